@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from legendretron.diagnostics import canonicality, properness
     from legendretron.estimators import (
         LegendreCalibrator,
+        LegendreNetClassifier,
         LegendreTronClassifier,
         MultinomialLogisticClassifier,
         TableClassifier,
@@ -57,6 +58,7 @@ else:
             "preprocessing": ("TableEncoder",),
             "estimators": (
                 "LegendreCalibrator",
+                "LegendreNetClassifier",
                 "LegendreTronClassifier",
                 "MultinomialLogisticClassifier",
                 "TableClassifier",
@@ -74,6 +76,7 @@ __all__ = [
     "CompositeLink",
     "EvaluationReport",
     "LegendreCalibrator",
+    "LegendreNetClassifier",
     "LegendreTronClassifier",
     "Link",
     "LogLoss",

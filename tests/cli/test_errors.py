@@ -62,7 +62,7 @@ def test_version_and_help(run):
     (["fit", "a.csv", "-o", "m", "--tuning", "t.csv", *FIXED], "'--tuning': it is for penalties that are chosen"),
     (["fit", "a.csv", "-o", "m", "--tuning", "t.doc"], "'--tuning': 't.doc' must end in .csv or .tsv or .parquet or .png"),
     (["fit", "a.csv", "-o", "m", "--tuning", "a.csv"], "'--tuning': 'a.csv' is the file of DATA"),
-    (["fit", "a.csv", "-o", "m", "--model", "logistic", "--link-alpha", "1e-4"], "it is for --model legendretron"),
+    (["fit", "a.csv", "-o", "m", "--model", "logistic", "--link-alpha", "1e-4"], "it is for --model linear"),
     (["fit", "a.csv", "-o", "m", "--validation", "1.5"], "'--validation': it must be a number between 0 and 1, got '1.5'"),
     (["fit", "a.csv", "-o", "m", "--checkpoint", "c"], "--seed"),
     (["predict", "m", "a.csv", "-o", "p.xlsx"], "must end in .csv or .tsv or .parquet"),

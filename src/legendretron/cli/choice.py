@@ -21,6 +21,8 @@ def choice_of(estimator: LinearLinkClassifier) -> dict[str, Any]:
     ``logistic_log_loss`` is that of the logistic regression that learned links were compared with, if they were: the best
     one, which knows of wrong labels if that was borne out.
     """
+    if hasattr(estimator, "is_linear_"):
+        return _choice_of_networks(estimator)
     alpha, link_alpha = estimator.alpha_, estimator.link_alpha_
     learned = math.isfinite(link_alpha)
     kind = "learned link" if learned else "logistic regression"
@@ -57,6 +59,21 @@ def choice_of(estimator: LinearLinkClassifier) -> dict[str, Any]:
         text = f"{used}: a learned link was not better by more than its standard error"
     if hasattr(estimator, "link_test_"):
         text += f"; {estimator.link_test_}"
+    return {**choice, "text": text}
+
+
+def _choice_of_networks(estimator: Any) -> dict[str, Any]:
+    """The same of an estimator that compares networks with logistic regression."""
+    networks, linear = estimator.network_log_loss_, estimator.linear_log_loss_
+    kind = "logistic regression" if estimator.is_linear_ else "networks"
+    choice = {"model": kind, "alpha": None, "link_alpha": None, "log_loss": None, "logistic_log_loss": None}
+    if math.isnan(networks):
+        return {**choice, "text": f"{kind}: there are too few rows to try networks"}
+    choice |= {"log_loss": linear if estimator.is_linear_ else networks, "logistic_log_loss": linear}
+    if estimator.is_linear_:
+        text = f"{kind}: networks were not better by more than their standard error"
+    else:
+        text = f"{kind}; log-loss on held-out rows {networks:.3f}, logistic regression {linear:.3f}"
     return {**choice, "text": text}
 
 

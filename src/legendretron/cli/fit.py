@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from legendretron.estimators.base import LinearLinkClassifier
     from legendretron.preprocessing import TableEncoder
 
+_IN_MEMORY = "networks are fitted to tables in memory, by one process; give --model linear."
 _FEW = 20  #: fewer rows are worth a word
 
 
@@ -70,9 +71,11 @@ def fit(terminal: Terminal, options: FitOptions) -> None:
     outputs = {"--out": options.out, "--checkpoint": options.checkpoint, "--tuning": options.tuning}
     inputs = {"DATA": options.data, **({} if matrix_file is None else {"--label-noise": matrix_file})}
     check_outputs(outputs, inputs)
-    estimator = make_estimator(options, without_checkpoint=by_cluster)
+    if options.model in (Model.network, Model.auto):
+        _check_in_memory(options, by_cluster)
+    estimator: Any = make_estimator(options, without_checkpoint=by_cluster)
     for name in given(options, "cv", "tuning"):
-        if estimator._strengths().fixed:
+        if hasattr(estimator, "_strengths") and estimator._strengths().fixed:
             raise wrong(
                 name, "it is for penalties that are chosen, but all are given; leave it out, or give --alpha auto."
             )
@@ -84,6 +87,8 @@ def fit(terminal: Terminal, options: FitOptions) -> None:
             _tell(terminal, options, estimator, None, scores, [], time.perf_counter() - began)
         return
     parts = streamed_parts(options.data, options.format, options.stream, outputs)
+    if parts is not None and options.model in (Model.network, Model.auto):
+        raise wrong("--model", _IN_MEMORY)
     if parts is not None:
         try:
             set_noise = (
@@ -105,6 +110,7 @@ def fit(terminal: Terminal, options: FitOptions) -> None:
     _set_noise(estimator, table.classes, options)
     began = time.perf_counter()
     _fit(estimator, table, terminal)
+    estimator = getattr(estimator, "better_", estimator)
     seconds = time.perf_counter() - began
     scores = _scores(estimator, table)
     forms = [] if table.form is None else [table.form]
@@ -120,18 +126,33 @@ def _check_columns(options: FitOptions) -> None:
         raise wrong("--numeric", f"{min(both)!r} is in --categorical as well; choose one.")
 
 
+def _check_in_memory(options: FitOptions, by_cluster: bool) -> None:
+    """Raise a usage error for what only linear models can."""
+    if by_cluster:
+        raise wrong("--model", _IN_MEMORY)
+    for name in given(options, "tuning"):
+        raise wrong(name, "it is for --model linear; leave it out.")
+
+
 def make_estimator(options: FitOptions, *, without_checkpoint: bool = False) -> LinearLinkClassifier:
     """Return an estimator with the parameters that were given, checked, and its own defaults."""
     from legendretron._internal.sklearn_compat import validate_parameters
     from legendretron._internal.validation import check_device
-    from legendretron.estimators import LegendreTronClassifier, MultinomialLogisticClassifier
+    from legendretron.cli.better import BetterClassifier
+    from legendretron.estimators import LegendreNetClassifier, LegendreTronClassifier, MultinomialLogisticClassifier
 
-    kind = LegendreTronClassifier if options.model is Model.legendretron else MultinomialLogisticClassifier
+    kinds: dict[Model, type[Any]] = {
+        Model.linear: LegendreTronClassifier,
+        Model.network: LegendreNetClassifier,
+        Model.auto: BetterClassifier,
+        Model.logistic: MultinomialLogisticClassifier,
+    }
+    kind = kinds[options.model]
     names = [field.name for field in dataclasses.fields(EstimatorOptions)]
     parameters = {name: getattr(options, name) for name in names if getattr(options, name) not in (None, [])}
     for name, called in zip(parameters, given(options, *parameters), strict=True):
         if name not in kind._get_param_names():
-            raise wrong(called, "it is for --model legendretron; leave it out.")
+            raise wrong(called, "it is for --model linear; leave it out.")
     # the value of an enum, as messages show it
     parameters = {name: value.value if isinstance(value, Enum) else value for name, value in parameters.items()}
     if "link_params" in parameters:
@@ -140,7 +161,8 @@ def make_estimator(options: FitOptions, *, without_checkpoint: bool = False) -> 
         del parameters["label_noise"]
     estimator = kind(**parameters)
     validate_parameters(estimator)
-    estimator._checkpoint_path(online=False)
+    if hasattr(estimator, "checkpoint"):
+        estimator._checkpoint_path(online=False)
     if without_checkpoint:
         estimator.set_params(checkpoint=None)
     if isinstance(estimator, LegendreTronClassifier):
@@ -296,7 +318,8 @@ def _fit(estimator: LinearLinkClassifier, table: Table, terminal: Terminal) -> N
         raise wrong("--validation", _why_not_held_out(table.y, estimator.early_stopping)) from error
     except KeyboardInterrupt as stopped:
         # while penalties are chosen there is none yet
-        started = estimator.checkpoint is not None and Path(estimator.checkpoint).exists()
+        checkpoint = getattr(estimator, "checkpoint", None)
+        started = checkpoint is not None and Path(checkpoint).exists()
         resume = "; the same command resumes from the checkpoint" if started else ""
         raise KeyboardInterrupt(f"interrupted, no model was written{resume}") from stopped
     estimator.set_params(verbose=0)  # the progress bar is not saved with the model
@@ -341,8 +364,12 @@ def _summary(
 ) -> dict[str, Any]:
     import numpy as np
 
-    history, held_out = estimator.history_, None
-    if estimator.early_stopping and np.isfinite(history["validation_loss"]).any():
+    held_out: dict[str, Any] | None = None
+    if hasattr(estimator, "oof_score_"):  # of networks, all rows are held out by turns
+        loss = estimator.linear_log_loss_ if estimator.is_linear_ else estimator.network_log_loss_
+        held_out = {"share": 1.0, "log_loss": loss, "accuracy": estimator.oof_score_, "epoch": None}
+    elif estimator.early_stopping and np.isfinite(estimator.history_["validation_loss"]).any():
+        history = estimator.history_
         best = int(np.nanargmin(history["validation_loss"]))
         held_out = {
             "share": estimator.early_stopping,

@@ -18,7 +18,7 @@ _MOST_UNITS, _MOST_EPOCHS = 10_000, 10**9
 Backend = StrEnum("Backend", ["ray"])
 _MANY = "Many machines"
 
-Model = StrEnum("Model", ["legendretron", "logistic"])
+Model = StrEnum("Model", ["linear", "network", "auto", "logistic"])
 Solver = StrEnum("Solver", ["auto", "adam", "lbfgs"])
 ClassWeight = StrEnum("ClassWeight", ["balanced"])
 Precision = StrEnum("Precision", ["float32", "float64"])
@@ -279,11 +279,13 @@ class FitOptions(EstimatorOptions, ClusterOptions, LabelledTableOptions):
     model: Annotated[
         Model,
         option(
-            "legendretron learns how scores become probabilities; logistic is ordinary logistic regression.",
+            "linear: scores are sums over features, and how they become probabilities is learned. network: small networks, "
+            "where borders between classes bend; takes longer. auto: the better of the two on held-out rows. logistic: "
+            "ordinary logistic regression.",
             panel="Model",
             show_default=True,
         ),
-    ] = Model.legendretron
+    ] = Model.linear
     tuning: Annotated[
         Path | None,
         option(

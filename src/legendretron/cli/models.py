@@ -26,18 +26,21 @@ from legendretron.preprocessing.drift import DriftWatch
 
 if TYPE_CHECKING:  # they import torch and scikit-learn, which takes seconds
     from legendretron.datasets.table_parts import TableParts
-    from legendretron.estimators import LegendreCalibrator, TableClassifier
+    from legendretron.estimators import LegendreCalibrator, LegendreNetClassifier, TableClassifier
     from legendretron.estimators.base import LinearLinkClassifier
     from legendretron.estimators.numpy_predictor import NumpyPredictor
 
 #: What ``predict`` and ``evaluate`` take: what ``fit`` writes, and what ``calibrate`` does.
-Model: TypeAlias = "LinearLinkClassifier | TableClassifier | LegendreCalibrator | NumpyPredictor"
+Model: TypeAlias = (
+    "LinearLinkClassifier | LegendreNetClassifier | TableClassifier | LegendreCalibrator | NumpyPredictor"
+)
 
 #: Names of their classes, which files hold.
 _MODELS = (
     "LegendreTronClassifier",
     "PaperLegendreTronClassifier",
     "MultinomialLogisticClassifier",
+    "LegendreNetClassifier",
     "TableClassifier",
     "LegendreCalibrator",
 )
@@ -300,7 +303,7 @@ def without_names() -> Iterator[None]:
 
 def log_probabilities(model: Model, table: Table, watch: DriftWatch | None = None) -> np.ndarray:
     """Return the log-probabilities of a table that :func:`table_for` has read."""
-    dtype = np.float64 if _is_calibrator(model) else linear_of(model).coef_.dtype
+    dtype = np.float64 if _is_calibrator(model) else linear_of(model)._precision()
     log_p = np.empty((table.X.shape[0], len(model.classes_)), dtype=dtype)
     for rows, part in log_probability_parts(model, table, watch):
         log_p[rows] = part

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from legendretron.estimators.calibrator import LegendreCalibrator
     from legendretron.estimators.legendretron import LegendreTronClassifier
     from legendretron.estimators.multinomial import MultinomialLogisticClassifier
+    from legendretron.estimators.network import LegendreNetClassifier
     from legendretron.estimators.splits import fit_splits
     from legendretron.estimators.table_classifier import TableClassifier
 else:
@@ -21,6 +22,7 @@ else:
             "calibrator": ("LegendreCalibrator",),
             "legendretron": ("LegendreTronClassifier",),
             "multinomial": ("MultinomialLogisticClassifier",),
+            "network": ("LegendreNetClassifier",),
             "splits": ("fit_splits",),
             "table_classifier": ("TableClassifier",),
         },
@@ -28,6 +30,7 @@ else:
 
 __all__ = [
     "LegendreCalibrator",
+    "LegendreNetClassifier",
     "LegendreTronClassifier",
     "MultinomialLogisticClassifier",
     "TableClassifier",

@@ -9,6 +9,7 @@ from legendretron._internal.artifacts import load_state
 from legendretron.estimators.calibrator import LegendreCalibrator
 from legendretron.estimators.legendretron import LegendreTronClassifier, PaperLegendreTronClassifier
 from legendretron.estimators.multinomial import MultinomialLogisticClassifier
+from legendretron.estimators.network import LegendreNetClassifier
 from legendretron.estimators.table_classifier import TableClassifier
 
 __all__ = ["load"]
@@ -16,7 +17,13 @@ __all__ = ["load"]
 
 def load(
     path: str | os.PathLike[str],
-) -> LegendreTronClassifier | MultinomialLogisticClassifier | TableClassifier | LegendreCalibrator:
+) -> (
+    LegendreTronClassifier
+    | MultinomialLogisticClassifier
+    | LegendreNetClassifier
+    | TableClassifier
+    | LegendreCalibrator
+):
     """Read a model from a file, of whichever class it was saved: by ``save``, or on the command line.
 
     Files from any source are safe to load: no code in them is executed. What cannot be read raises a ``ValueError``.
@@ -40,6 +47,7 @@ def load(
         LegendreTronClassifier,
         PaperLegendreTronClassifier,
         MultinomialLogisticClassifier,
+        LegendreNetClassifier,
         TableClassifier,
         LegendreCalibrator,
     )

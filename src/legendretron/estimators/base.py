@@ -6,7 +6,6 @@ import copy
 import math
 import warnings
 from collections.abc import Sequence
-from numbers import Integral
 from pathlib import Path
 from typing import Any, Self
 
@@ -25,7 +24,7 @@ from legendretron._internal.parameters import ParameterError, spell
 from legendretron._internal.sklearn_compat import check_sample_weight, validates_parameters
 from legendretron._internal.start import init_linear
 from legendretron._internal.validation import check_device, check_integer
-from legendretron.estimators.classes import apply_class_weight, swap_labels
+from legendretron.estimators.classes import apply_class_weight, check_classes, swap_labels
 from legendretron.estimators.convex import fit_convex, has_convex_solver
 from legendretron.estimators.label_noise import (
     FittedNoise,
@@ -37,7 +36,7 @@ from legendretron.estimators.onnx import estimator_model, write_model
 from legendretron.estimators.restore_on_error import restore_on_error
 from legendretron.estimators.resuming import ChosenStrengths, fingerprint
 from legendretron.estimators.saved_linear import SavedLinearClassifier
-from legendretron.estimators.settings import Plan
+from legendretron.estimators.settings import Plan, draw_seed
 from legendretron.estimators.standardization import Standardized, Standardizer
 from legendretron.estimators.stream_fit import SAMPLE_ROWS, fit_source
 from legendretron.estimators.validation_split import validation_split
@@ -105,11 +104,7 @@ class LinearLinkClassifier(SavedLinearClassifier):
         with restore_on_error(self):
             resume = self.warm_start and hasattr(self, "_standardized")
             X, y, weight = self._check_data(X, y, sample_weight, reset=not resume)
-            classes = np.unique(y)
-            if len(classes) < 2:
-                raise ValueError(
-                    f"fit needs samples of at least 2 classes, but the data contains only one class: {classes.tolist()[0]!r}."
-                )
+            classes = check_classes(y)
             if resume and not np.array_equal(classes, self.classes_):
                 raise ValueError(
                     f"warm_start needs the classes of the first fit, {self.classes_}, got {classes}; "
@@ -223,9 +218,7 @@ class LinearLinkClassifier(SavedLinearClassifier):
         return self
 
     def _seed(self) -> int:
-        if isinstance(self.random_state, Integral):  # used unchanged, as in torch.manual_seed(random_state)
-            return int(self.random_state)
-        return int(check_random_state(self.random_state).randint(2**31 - 1))
+        return draw_seed(self.random_state)
 
     def _held_out_share(self) -> float:
         """Share of the rows that early stopping holds out."""
@@ -568,4 +561,8 @@ class LinearLinkClassifier(SavedLinearClassifier):
         are also in the metadata. Needs the extra ``export``.
         """
         check_is_fitted(self)
-        write_model(path, estimator_model(self, getattr(self, "feature_names_in_", None)))
+        write_model(path, self._onnx_model(getattr(self, "feature_names_in_", None)))
+
+    def _onnx_model(self, feature_names: np.ndarray | None) -> Any:
+        """The ``onnx.ModelProto``, see :meth:`to_onnx`."""
+        return estimator_model(self, feature_names)

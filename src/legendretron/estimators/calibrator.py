@@ -51,6 +51,7 @@ from legendretron.calibration.fitting import calibrate
 from legendretron.calibration.map import CalibrationMap
 from legendretron.estimators.legendretron import LegendreTronClassifier, PaperLegendreTronClassifier
 from legendretron.estimators.multinomial import MultinomialLogisticClassifier
+from legendretron.estimators.network import LegendreNetClassifier
 from legendretron.estimators.onnx import predictor_model, write_model
 from legendretron.estimators.persistence import SavedModel, part_from_state, part_to_state
 from legendretron.estimators.restore_on_error import restore_on_error
@@ -67,7 +68,13 @@ _MOST_ROWS = 1e12
 _NAMED = 10
 
 #: Estimators that can be saved inside.
-_SAVED = (LegendreTronClassifier, PaperLegendreTronClassifier, MultinomialLogisticClassifier, TableClassifier)
+_SAVED = (
+    LegendreTronClassifier,
+    PaperLegendreTronClassifier,
+    MultinomialLogisticClassifier,
+    LegendreNetClassifier,
+    TableClassifier,
+)
 _FIELDS = {
     "parameters": OBJECT,
     "classes": OBJECT,

@@ -14,8 +14,8 @@ import torch
 from legendretron._internal.parameters import ParameterError, spell
 from legendretron._internal.validation import check_device
 from legendretron.diagnostics.softmax_test import LinkTest
-from legendretron.estimators.label_noise import is_learned
-from legendretron.estimators.label_quality import LabelQuality
+from legendretron.estimators.label_noise import how_to_find_noise, is_learned
+from legendretron.estimators.linear_prediction import LinearPredictor
 from legendretron.estimators.settings import Protocol, Strengths
 from legendretron.links import LabelNoise, Link
 from legendretron.training.features import Features
@@ -27,11 +27,8 @@ from legendretron.tuning.rules import LEARNING_RATE, link_folds_for
 
 __all__ = ["ChoosingClassifier"]
 
-#: Whether to look for noise in the labels, by the parameter ``label_noise``.
-_FIND_NOISE = {"auto": "if it helps", "symmetric": "always", "class-conditional": "matrix"}
 
-
-class ChoosingClassifier(LabelQuality, ABC):
+class ChoosingClassifier(LinearPredictor, ABC):
     """Base of estimators that choose strengths on held-out rows; not for direct use."""
 
     _tuning: Tuning | None
@@ -98,18 +95,10 @@ class ChoosingClassifier(LabelQuality, ABC):
             centred=self._is_centred(),
             link_folds=None if self.cv is not None or groups is not None else link_folds_for(len(rows)),
             known_noise=noise,
-            find_noise="never" if fixed is not None else self._find_noise(),
+            find_noise="never" if fixed is not None else how_to_find_noise(self.label_noise, self.class_weight),
             fixed_link=fixed,
             **self._trial_schedule(len(rows), n_classes),
         )
-
-    def _find_noise(self) -> str:
-        """Whether to look for wrong labels, see :class:`~legendretron.tuning.problem.TuningProblem`."""
-        if not isinstance(self.label_noise, str):
-            return "never"
-        if self.label_noise == "auto" and self.class_weight is not None:
-            return "never"  # class weights would make symmetric noise look class-conditional
-        return _FIND_NOISE[self.label_noise]
 
     def _trial_schedule(self, n_rows: int, n_classes: int) -> dict[str, Any]:
         """Batch size, steps and rate of learned links while strengths are chosen."""

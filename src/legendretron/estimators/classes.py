@@ -12,7 +12,17 @@ import numpy as np
 from sklearn.utils import compute_sample_weight
 from torch import Tensor
 
-__all__ = ["apply_class_weight", "swap_classes", "swap_labels"]
+__all__ = ["apply_class_weight", "check_classes", "swap_classes", "swap_labels"]
+
+
+def check_classes(y: np.ndarray) -> np.ndarray:
+    """Return the sorted labels, or raise a ``ValueError`` if there is only one."""
+    classes = np.unique(y)
+    if len(classes) < 2:
+        raise ValueError(
+            f"fit needs samples of at least 2 classes, but the data contains only one class: {classes.tolist()[0]!r}."
+        )
+    return classes
 
 
 def swap_labels(labels: Any, n_classes: int) -> Any:

@@ -17,10 +17,12 @@ from legendretron.tuning.noise_matrix import share_of_wrong_labels
 from legendretron.tuning.noise_rates import INTERVAL_ERRORS
 from legendretron.tuning.table import check_matrix
 
-__all__ = ["FittedNoise", "is_learned", "make_learned_noise", "read_label_noise"]
+__all__ = ["FittedNoise", "how_to_find_noise", "is_learned", "make_learned_noise", "read_label_noise"]
 
 #: Kinds of noise that can be learned.
 LEARNED = (SymmetricNoise.kind, TransitionNoise.kind)
+#: Whether to look for noise in the labels, by the parameter ``label_noise``.
+_FIND_NOISE = {"auto": "if it helps", "symmetric": "always", "class-conditional": "matrix"}
 #: Where a rate that is learned in training starts.
 _START = 0.1
 #: Least share of doubtful predictions for which these get a floor.
@@ -30,6 +32,15 @@ _LEAST_DOUBT = 1e-3
 def is_learned(label_noise: Any) -> bool:
     """Whether the parameter names a kind of noise to learn."""
     return isinstance(label_noise, str) and label_noise in LEARNED
+
+
+def how_to_find_noise(label_noise: Any, class_weight: Any) -> str:
+    """Whether to look for wrong labels, see :class:`~legendretron.tuning.problem.TuningProblem`."""
+    if not isinstance(label_noise, str):
+        return "never"
+    if label_noise == "auto" and class_weight is not None:
+        return "never"  # class weights would make symmetric noise look class-conditional
+    return _FIND_NOISE[label_noise]
 
 
 def read_label_noise(label_noise: Any, n_classes: int) -> LabelNoise | None:

@@ -91,6 +91,9 @@ class NumpyPredictor:
             return self.model._check_features(X)
         return array
 
+    def _precision(self) -> Any:
+        return self.coef_.dtype
+
     def _log_proba_in_parts(self, X: Any) -> Iterator[tuple[slice, np.ndarray]]:
         """Log-probabilities of checked features, in chunks of rows."""
         if not isinstance(X, np.ndarray):  # a sparse matrix

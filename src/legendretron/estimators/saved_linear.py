@@ -36,7 +36,7 @@ from legendretron.training import History
 from legendretron.tuning import Tuning
 from legendretron.tuning.table import check_strengths
 
-__all__ = ["SavedLinearClassifier"]
+__all__ = ["SavedLinearClassifier", "decode_class_weight", "encode_parameters"]
 
 _MOMENTS = ("first", "second", "count")
 _FIELDS = {
@@ -78,7 +78,7 @@ class SavedLinearClassifier(SavedModel, ChoosingClassifier):
         link = getattr(self, "link", None)
         given = get_link(link)  # a loss is saved as its link
         return {
-            "parameters": _encode_parameters(self.get_params(deep=False)),
+            "parameters": encode_parameters(self.get_params(deep=False)),
             "given_link": link_to_state(given) if isinstance(given, Link) else None,  # link_ is its trained copy
             "given_link_is_fixed": isinstance(given, Link) and (is_fixed(given) or given is not link),
             "classes": classes_to_state(self.classes_),
@@ -160,7 +160,8 @@ def _decode_units(state: dict[str, Any], link: Link) -> Standardized:
     return Standardized(units["mean"].numpy(), units["scale"].numpy(), units["weight"], units["bias"], moments)
 
 
-def _encode_parameters(parameters: dict[str, Any]) -> dict[str, Any]:
+def encode_parameters(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Parameters of an estimator as JSON values."""
     encoded = {}
     for name, value in parameters.items():
         if name == "link" and not isinstance(value, str):
@@ -179,13 +180,18 @@ def _encode_parameters(parameters: dict[str, Any]) -> dict[str, Any]:
     return encoded
 
 
-def _decode_parameters(cls: type[Any], state: dict[str, Any], n_classes: int) -> dict[str, Any]:
-    parameters, given = dict(state["parameters"]), state["given_link"]
-    check_parameters(cls.__name__, parameters, cls._get_param_names())
+def decode_class_weight(parameters: dict[str, Any]) -> None:
+    """Turn pairs of labels and weights into the dict that they were, or raise a ``ValueError``."""
     if isinstance(pairs := parameters.get("class_weight"), dict | list):
         if not _WEIGHTS.accepts(pairs) or len({label for label, _ in pairs}) != len(pairs):
             raise ValueError(f"class_weight must be {_WEIGHTS.wanted}, got {reprlib.repr(pairs)}.")
         parameters["class_weight"] = dict(pairs)
+
+
+def _decode_parameters(cls: type[Any], state: dict[str, Any], n_classes: int) -> dict[str, Any]:
+    parameters, given = dict(state["parameters"]), state["given_link"]
+    check_parameters(cls.__name__, parameters, cls._get_param_names())
+    decode_class_weight(parameters)
     if (given is None) == (parameters.get("link") == "object"):
         raise ValueError("given_link must be present if, and only if, the parameter link is 'object'.")
     if given is None:

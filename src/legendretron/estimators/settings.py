@@ -8,12 +8,13 @@ from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 import torch
+from sklearn.utils import check_random_state
 
 from legendretron._internal.sklearn_compat import Interval, StrOptions
 from legendretron.estimators.label_noise import FittedNoise
 from legendretron.links import LabelNoise, Link
 
-__all__ = ["SHARED_CONSTRAINTS", "Plan", "Protocol", "Strengths"]
+__all__ = ["SHARED_CONSTRAINTS", "Plan", "Protocol", "Strengths", "draw_seed"]
 
 #: Values of the parameters that the linear estimators share, in scikit-learn's format.
 SHARED_CONSTRAINTS: dict[str, list[Any]] = {
@@ -40,6 +41,13 @@ SHARED_CONSTRAINTS: dict[str, list[Any]] = {
     "checkpoint": [str, os.PathLike, None],
     "cv": ["cv_object"],
 }
+
+
+def draw_seed(random_state: Any) -> int:
+    """A seed; an integer is used unchanged, as in ``torch.manual_seed(random_state)``."""
+    if isinstance(random_state, Integral):
+        return int(random_state)
+    return int(check_random_state(random_state).randint(2**31 - 1))
 
 
 class Strengths(NamedTuple):

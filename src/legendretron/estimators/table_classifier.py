@@ -17,7 +17,8 @@ from legendretron._internal.labels import check_labels, similar_words
 from legendretron._internal.sklearn_compat import Classifier, HasMethods, validates_parameters
 from legendretron.estimators.legendretron import LegendreTronClassifier, PaperLegendreTronClassifier
 from legendretron.estimators.multinomial import MultinomialLogisticClassifier
-from legendretron.estimators.onnx import estimator_model, write_model
+from legendretron.estimators.network import LegendreNetClassifier
+from legendretron.estimators.onnx import write_model
 from legendretron.estimators.persistence import SavedModel, part_from_state, part_to_state
 from legendretron.preprocessing import TableEncoder
 from legendretron.preprocessing.onnx_nodes import prepend_columns
@@ -46,7 +47,8 @@ class TableClassifier(SavedModel, Classifier, BaseEstimator):  # type: ignore[mi
     ----------
     estimator : classifier, default=None
         What is fitted to the encoded table; ``LegendreTronClassifier()`` if None. Any classifier of scikit-learn's interface
-        will do, but only a ``LegendreTronClassifier`` or ``MultinomialLogisticClassifier`` is saved and exported.
+        will do, but only a ``LegendreTronClassifier``, ``LegendreNetClassifier`` or ``MultinomialLogisticClassifier`` is
+        saved and exported.
     encoder : TableEncoder, default=None
         What encodes it; ``TableEncoder()`` if None.
 
@@ -270,14 +272,14 @@ class TableClassifier(SavedModel, Classifier, BaseEstimator):  # type: ignore[mi
         """Write encoder and estimator as one ONNX file, to be served without torch or pandas; the write is atomic.
 
         The model has an input for each column of the table that is not left out, of its name and of shape (n, 1): text for
-        categories, the empty text where there is none; for all others numbers in the dtype of ``estimator_.coef_``, NaN
+        categories, the empty text where there is none; for all others numbers in the dtype of the encoded table, NaN
         where there is none, dates as days since 1970-01-01, true and false as 1 and 0. It returns ``"label"`` and
         ``"probabilities"`` in the order of ``classes_``. Needs the extra ``export``.
         """
         check_is_fitted(self)
         names = np.array([column.name for column in self.encoder_.columns_], dtype=object)
-        model = estimator_model(self.estimator_, names)
-        prepend_columns(model, self.encoder_.columns_, self.estimator_.coef_.dtype, entry="X")
+        model = self.estimator_._onnx_model(names)
+        prepend_columns(model, self.encoder_.columns_, self.estimator_._precision(), entry="X")
         write_model(path, model)
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -290,7 +292,12 @@ class TableClassifier(SavedModel, Classifier, BaseEstimator):  # type: ignore[mi
 
 
 #: Estimators that can be saved inside.
-_SAVED = (LegendreTronClassifier, PaperLegendreTronClassifier, MultinomialLogisticClassifier)
+_SAVED = (
+    LegendreTronClassifier,
+    PaperLegendreTronClassifier,
+    MultinomialLogisticClassifier,
+    LegendreNetClassifier,
+)
 #: What stands for a parameter that is None.
 _DEFAULTS: dict[str, Callable[[], BaseEstimator]] = {"estimator": LegendreTronClassifier, "encoder": TableEncoder}
 

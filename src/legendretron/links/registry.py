@@ -38,6 +38,7 @@ _RESERVED = ("kind", "n_classes", "dtype")
 _LINKS: dict[str, type[Link]] = {}
 #: Modules of rooms above that register a link, imported when the link is asked for.
 _ABOVE = {
+    "calibrated": "legendretron.calibration.link",
     "piecewise_linear": "legendretron.trons.piecewise_link",
     "trigonometric": "legendretron.trons.trigonometric_link",
 }

@@ -13,7 +13,7 @@ from legendretron.training.batches import Batches, Block, SampleBatches
 from legendretron.training.features import Features
 from legendretron.training.layout import Layout
 from legendretron.training.lbfgs import train_lbfgs
-from legendretron.training.model import LinearModel
+from legendretron.training.model import LinearModel, Model
 from legendretron.training.problem import Sample, TrainingResult, TrainingSettings
 from legendretron.training.progress import Progress
 from legendretron.training.schedule import Schedule
@@ -25,7 +25,7 @@ __all__ = ["train", "train_batches"]
 
 
 def train(
-    model: LinearModel,
+    model: Model,
     sample: Sample,
     settings: TrainingSettings,
     validation: Sample | None = None,
@@ -39,7 +39,7 @@ def train(
 
     Parameters
     ----------
-    model : LinearModel
+    model : Model
         The start, and afterwards the result.
     sample : Sample
         To train on.
@@ -77,20 +77,16 @@ def train(
     check_choice("solver", settings.solver, ("adam", "lbfgs"))
     n_rows = sample.rows.shape[1]
     if settings.solver == "lbfgs":
-        with threads_for(_work(model, n_rows)):
+        assert isinstance(model, LinearModel)
+        with threads_for(model.n_multiplications(n_rows)):
             return train_lbfgs(model, sample, settings, validation)
     batches = SampleBatches(sample, settings.batch_size, settings.generators, endless=settings.max_steps is not None)
     class_weight = sample.class_weight(model.n_outputs + 1)
     return train_batches(model, batches, settings, class_weight, validation, moments=moments)
 
 
-def _work(model: LinearModel, n_rows: float) -> float:
-    """Multiplications of a step."""
-    return 2.0 * model.n_runs * n_rows * model.n_features * model.n_outputs
-
-
 def train_batches(
-    model: LinearModel,
+    model: Model,
     batches: Batches,
     settings: TrainingSettings,
     class_weight: Tensor,
@@ -116,9 +112,9 @@ def train_batches(
         Whether to show the speed, in rows a second.
     """
     layout = Layout.alone() if layout is None else layout
-    if not settings.compiled:
+    if not settings.compiled and isinstance(model, LinearModel):
         model.nll_step = autograd_step(model.link)
-    with closing(batches), threads_for(_work(model, batches.size / layout.n_data)):
+    with closing(batches), threads_for(model.n_multiplications(batches.size / layout.n_data)):
         state = TrainingState(model, settings, class_weight, validation, layout)
         if moments is not None:
             state.optimiser.load(moments)
@@ -176,7 +172,7 @@ class _Steps:
         step = Step(s.model, features, s.penalty, optimiser, s.rate, s.totals, joint_rows, layout)
         if joint:
             return step
-        changing = [s.model.flat, optimiser.first, optimiser.second, optimiser.count, s.totals]
+        changing = [s.model.flat, optimiser.first, optimiser.second, optimiser.count, s.totals, *s.model.changing()]
         return make_step(step, changing, s.settings.compiled)
 
 

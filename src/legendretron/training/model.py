@@ -1,11 +1,14 @@
-"""A linear predictor and a link, for many runs at once, with all parameters in one block of memory."""
+"""Models for many runs at once, with all parameters in one block of memory: what the engine needs, and the linear one."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from functools import cached_property
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -15,15 +18,136 @@ from legendretron.links import Link, stack_runs, take_run
 from legendretron.simplex import predicted_class
 from legendretron.training.features import Features
 
-__all__ = ["LinearModel"]
+__all__ = ["LinearModel", "Model"]
 
 
-class LinearModel:
-    r"""``R`` models :math:`p(x) = \mathrm{link}^{-1}(x W + b)` side by side.
+class Model(ABC):
+    r"""``R`` models side by side, each a predictor and a link, as the engine trains them.
 
     All parameters of run ``r`` are row ``r`` of :attr:`flat`, and the tensors of the model are views of it: an
     optimiser is a handful of operations on one matrix, however many tensors there are, and each run can have its own
     rate and penalty.
+
+    Parameters
+    ----------
+    parts : sequence of Tensor of shape (R, ...)
+        Start of the parameters.
+    link : Link
+        From predictors to probabilities.
+
+    Attributes
+    ----------
+    n_features : int
+        ``d``.
+    """
+
+    n_features: int
+
+    def __init__(self, parts: Sequence[Tensor], link: Link) -> None:
+        self.link = link
+        self.n_runs, self.n_outputs = len(parts[0]), link.n_classes - 1
+        self.shapes = [tuple(part.shape[1:]) for part in parts]
+        self.sizes = [math.prod(shape) for shape in self.shapes]
+        self.flat = torch.cat([part.reshape(self.n_runs, -1) for part in parts], dim=1)
+
+    def views(self, flat: Tensor) -> list[Tensor]:
+        """Return the tensors of the model as views of a matrix like :attr:`flat`."""
+        parts = flat.split(self.sizes, dim=1)
+        return [part.view(self.n_runs, *shape) for part, shape in zip(parts, self.shapes, strict=True)]
+
+    @abstractmethod
+    def n_multiplications(self, n_rows: float) -> float:
+        """Of a step of so many rows, about."""
+
+    def row_chunks(self, n: int) -> list[slice]:
+        """Rows to take at once of ``n`` of every run."""
+        return chunks(n, self.n_runs * (self.n_outputs + 1))
+
+    def initialize_link(  # noqa: B027
+        self,
+        features: Features,
+        rows: Tensor,
+        weights: Tensor,
+        n_rows: int | None = None,
+        *,
+        across_ranks: bool = False,
+    ) -> None:
+        """Initialise what depends on a first batch, rows ``(R, n)`` with their weights, if something does."""
+
+    def changing(self) -> list[Tensor]:
+        """What a step changes beside the parameters."""
+        return []
+
+    def shrink(self, rate: Tensor) -> None:  # noqa: B027
+        """Shrink parameters before a step at rates ``(R, 1)``, if they decay by themselves."""
+
+    def advance(self, n_steps: int) -> None:  # noqa: B027
+        """Note that compiled code has taken so many steps."""
+
+    def compile_steps(
+        self,
+        features: Any,
+        state: tuple[np.ndarray, ...],
+        totals: np.ndarray,
+        numbers: tuple[float, float, float],
+        n_rows: int,
+    ) -> Callable[..., None] | None:
+        """Return a function of rows, labels, weights and rates that takes steps on the CPU; None if there is none.
+
+        Parameters
+        ----------
+        features : array, Csr or None
+            As of :class:`~legendretron.accelerate.cpu.training.CompiledTraining`; None if they are of another kind.
+        state, totals
+            As there: parameters, moments of Adam and count; sums of losses and hits.
+        numbers : tuple of float
+            The two betas of Adam, and its epsilon.
+        n_rows : int
+            Rows of a batch.
+        """
+        return None
+
+    @abstractmethod
+    def loss_gradient(
+        self,
+        features: Features,
+        rows: Tensor,
+        labels: Tensor,
+        weight: Tensor,
+        gradient: Tensor,
+        *,
+        cleared: bool = False,
+    ) -> tuple[Tensor, Tensor]:
+        """Write the gradient of ``sum_i weight_i * loss_i`` into a matrix like :attr:`flat`; ``cleared`` if it is zero now.
+
+        Returns each row's log-loss, and whether its label is the likeliest class, both of shape (R, n).
+        """
+
+    @abstractmethod
+    def log_proba(self, features: Features, rows: Tensor) -> Tensor:
+        """Log-probabilities of rows ``(R, n)`` of the features: ``(R, n, C)``."""
+
+    @torch.no_grad()
+    def score_sums(self, features: Features, rows: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
+        """Weighted sums of log-losses and of hits, and the sum of the weights, of each run: shape (3, R)."""
+        picked, hits = [], []
+        for part in self.row_chunks(rows.shape[1]):
+            log_p, observed = self.log_proba(features, rows[:, part]), labels[:, part]
+            picked.append(torch.gather(log_p, -1, observed.unsqueeze(-1)).squeeze(-1))
+            hits.append(predicted_class(log_p) == observed)
+        if not picked:
+            return weights.new_zeros(3, self.n_runs)
+        loss, hit = -(torch.cat(picked, dim=1) * weights).sum(-1), (torch.cat(hits, dim=1) * weights).sum(-1)
+        return torch.stack([loss, hit, weights.sum(-1)])
+
+    def evaluate(self, features: Features, rows: Tensor, labels: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+        """Weighted mean log-loss and accuracy of each run: two tensors of shape (R,)."""
+        loss, hits, total = self.score_sums(features, rows, labels, weights)
+        return loss / total, hits / total
+
+
+class LinearModel(Model):
+    r"""``R`` models :math:`p(x) = \mathrm{link}^{-1}(x W + b)` side by side.
 
     Parameters
     ----------
@@ -43,20 +167,16 @@ class LinearModel:
     """
 
     def __init__(self, weight: Tensor, bias: Tensor, links: Sequence[Link]) -> None:
-        self.link = stack_runs(links).to(device=weight.device, dtype=weight.dtype).requires_grad_(True)
-        self.n_runs, self.n_features, self.n_outputs = weight.shape
-        parts = [weight, bias, *(p.detach() for p in self.link.parameters())]
-        self.shapes = [tuple(part.shape[1:]) for part in parts]
-        self.sizes = [math.prod(shape) for shape in self.shapes]
-        self.flat = torch.cat([part.reshape(self.n_runs, -1) for part in parts], dim=1)
+        link = stack_runs(links).to(device=weight.device, dtype=weight.dtype).requires_grad_(True)
+        super().__init__([weight, bias, *(p.detach() for p in link.parameters())], link)
+        self.n_features = weight.shape[1]
         self.weight, self.bias, *of_link = self.views(self.flat)
         for parameter, view in zip(self.link.parameters(), of_link, strict=True):
             parameter.data = view
 
-    def views(self, flat: Tensor) -> list[Tensor]:
-        """Return the tensors of the model as views of a matrix like :attr:`flat`."""
-        parts = flat.split(self.sizes, dim=1)
-        return [part.view(self.n_runs, *shape) for part, shape in zip(parts, self.shapes, strict=True)]
+    def n_multiplications(self, n_rows: float) -> float:
+        """See :class:`Model`."""
+        return 2.0 * self.n_runs * n_rows * self.n_features * self.n_outputs
 
     @property
     def n_weights(self) -> int:
@@ -68,10 +188,6 @@ class LinearModel:
         """Entries of ``W`` and ``b``."""
         return self.sizes[0] + self.sizes[1]
 
-    def row_chunks(self, n: int) -> list[slice]:
-        """Rows to take at once of ``n`` of every run."""
-        return chunks(n, self.n_runs * (self.n_outputs + 1))
-
     @torch.no_grad()
     def initialize_link(
         self,
@@ -82,7 +198,7 @@ class LinearModel:
         *,
         across_ranks: bool = False,
     ) -> None:
-        """Initialise what depends on a first batch, rows ``(R, n)`` with their weights; a single row changes nothing.
+        """See :class:`Model`; a single row changes nothing.
 
         With ``across_ranks`` these are the rows of this process, of ``n_rows`` on all.
         """
@@ -108,10 +224,7 @@ class LinearModel:
         *,
         cleared: bool = False,
     ) -> tuple[Tensor, Tensor]:
-        """Write the gradient of ``sum_i weight_i * nll_i`` into a matrix like :attr:`flat`; ``cleared`` if it is zero now.
-
-        Returns each row's log-loss, and whether its label is the likeliest class, both of shape (R, n).
-        """
+        """See :class:`Model`."""
         z, batch = features.product(rows, self.weight, self.bias.unsqueeze(1))
         nll, hit, dz, of_link = self.nll_step(z, labels, weight)
         runs, n_weights = self.n_runs, self.n_weights
@@ -122,27 +235,9 @@ class LinearModel:
 
     @torch.no_grad()
     def log_proba(self, features: Features, rows: Tensor) -> Tensor:
-        """Log-probabilities of rows ``(R, n)`` of the features: ``(R, n, C)``."""
+        """See :class:`Model`."""
         z, _ = features.product(rows, self.weight, self.bias.unsqueeze(1))
         return self.link._log_proba(z)
-
-    @torch.no_grad()
-    def score_sums(self, features: Features, rows: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
-        """Weighted sums of log-losses and of hits, and the sum of the weights, of each run: shape (3, R)."""
-        picked, hits = [], []
-        for part in self.row_chunks(rows.shape[1]):
-            log_p, observed = self.log_proba(features, rows[:, part]), labels[:, part]
-            picked.append(torch.gather(log_p, -1, observed.unsqueeze(-1)).squeeze(-1))
-            hits.append(predicted_class(log_p) == observed)
-        if not picked:
-            return weights.new_zeros(3, self.n_runs)
-        loss, hit = -(torch.cat(picked, dim=1) * weights).sum(-1), (torch.cat(hits, dim=1) * weights).sum(-1)
-        return torch.stack([loss, hit, weights.sum(-1)])
-
-    def evaluate(self, features: Features, rows: Tensor, labels: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-        """Weighted mean log-loss and accuracy of each run: two tensors of shape (R,)."""
-        loss, hits, total = self.score_sums(features, rows, labels, weights)
-        return loss / total, hits / total
 
     def sum_over_classes(self, tensor: Tensor) -> Tensor:
         """Sum over the processes that classes are divided over; the tensor itself, as here they are not."""

@@ -91,7 +91,7 @@ class TrainingSettings:
     alpha, link_alpha : Tensor of shape (R,)
         Strength of the penalties on ``W`` and on the link's parameters, beside a *mean* log-loss.
     learning_rate : Tensor of shape (R,)
-        Initial rate of Adam.
+        Rate of Adam, which the schedule multiplies.
     generators : list of torch.Generator
         One per run, on the CPU, for the order of the batches. Training advances them. To resume
         from a checkpoint, they must be as they were at the start.
@@ -118,11 +118,13 @@ class TrainingSettings:
     fingerprint : str
         What identifies data and settings, so that a checkpoint of something else is refused.
     max_steps : int, optional
-        Steps of Adam in place of ``max_epochs``; the rate then falls from step to step along half a cosine.
+        Steps of Adam in place of ``max_epochs``; the rate then changes from step to step, along half a cosine or in waves.
     may_diverge : bool
         Whether runs that diverge are left without a warning, also if all of them do.
     label : str
         What the progress bar says first.
+    betas : tuple of float
+        Decay of the two moments of Adam.
     compiled : bool
         Whether compiled steps may take the place of plain operations, which they equal to rounding.
 
@@ -158,6 +160,7 @@ class TrainingSettings:
     max_steps: int | None = None
     may_diverge: bool = False
     label: str = ""
+    betas: tuple[float, float] = (0.9, 0.999)
     compiled: bool = True
 
 

@@ -7,10 +7,10 @@ import math
 from legendretron._internal.validation import check_choice
 from legendretron.training.problem import TrainingSettings
 
-__all__ = ["Schedule", "rate_factor"]
+__all__ = ["ROUNDS", "Schedule", "rate_factor", "waves"]
 
 #: Epochs that ``max_steps`` is divided into, for the history, early stopping and checkpoints.
-_ROUNDS = 50
+ROUNDS = 50
 
 
 def rate_factor(schedule: str, epoch: int, max_epochs: int, decay: float = 0.95, decay_every: int = 4) -> float:
@@ -34,10 +34,26 @@ def rate_factor(schedule: str, epoch: int, max_epochs: int, decay: float = 0.95,
     return 1.0
 
 
+def waves(share: float) -> float:
+    r"""Factor on the rate after a share of the steps: four waves from 0 to 1 and back, each twice as long as the one before.
+
+    .. math:: \tfrac12 (1 - \cos(2 \pi \log_2(1 + 15 t)))
+
+    At the end of each wave the weights are as those of a finished training, so the best of four can be kept.
+
+    Examples
+    --------
+    >>> [round(waves(t / 15), 3) for t in (0, 1, 3, 7, 11, 15)]
+    [0.0, 0.0, 0.0, 0.0, 0.93, 0.0]
+    """
+    return 0.5 * (1.0 - math.cos(2.0 * math.pi * math.log2(1.0 + 15.0 * share)))
+
+
 class Schedule:
     """Either ``max_epochs`` passes over the rows, or ``max_steps`` steps in epochs that need not be passes.
 
-    Then the rate falls from step to step along half a cosine, whatever ``settings.schedule`` is.
+    Then the rate falls from step to step along half a cosine, or goes up and down in :func:`waves` if ``settings.schedule``
+    is that.
 
     Parameters
     ----------
@@ -58,7 +74,7 @@ class Schedule:
     def __init__(self, settings: TrainingSettings, pass_steps: int) -> None:
         self._settings, self._pass_steps = settings, pass_steps
         total = settings.max_steps
-        self.n_epochs = settings.max_epochs if total is None else min(_ROUNDS, total)
+        self.n_epochs = settings.max_epochs if total is None else min(ROUNDS, total)
 
     def end(self, epoch: int) -> int:
         """Steps of this epoch and of all before it."""
@@ -70,4 +86,7 @@ class Schedule:
         s, total = self._settings, self._settings.max_steps
         if total is None:
             return [rate_factor(s.schedule, epoch, s.max_epochs, s.decay, s.decay_every)]
-        return [0.5 * (1.0 + math.cos(math.pi * number / total)) for number in range(step, step + count)]
+        numbers = range(step, step + count)
+        if s.schedule == "waves":  # in the middle of a step, where the rate is never 0
+            return [waves((number + 0.5) / total) for number in numbers]
+        return [0.5 * (1.0 + math.cos(math.pi * number / total)) for number in numbers]

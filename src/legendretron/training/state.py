@@ -19,7 +19,7 @@ from legendretron.training.checkpoint import CheckpointStore, load_checkpoint, s
 from legendretron.training.early_stopping import EarlyStopping
 from legendretron.training.history import History
 from legendretron.training.layout import Layout
-from legendretron.training.model import LinearModel
+from legendretron.training.model import LinearModel, Model
 from legendretron.training.penalty import Penalty
 from legendretron.training.problem import DivergedError, Sample, TrainingResult, TrainingSettings
 
@@ -31,7 +31,7 @@ class TrainingState:
 
     Parameters
     ----------
-    model : LinearModel
+    model : Model
         What is trained.
     settings : TrainingSettings
         How.
@@ -45,7 +45,7 @@ class TrainingState:
 
     def __init__(
         self,
-        model: LinearModel,
+        model: Model,
         settings: TrainingSettings,
         class_weight: Tensor,
         validation: Sample | None,
@@ -56,7 +56,7 @@ class TrainingState:
         self.store = (
             CheckpointStore(settings.checkpoint) if isinstance(settings.checkpoint, Path) else settings.checkpoint
         )
-        self.optimiser = Adam(flat)
+        self.optimiser = Adam(flat, settings.betas)
         self.best = flat.clone()
         self.stopping = EarlyStopping(settings.tol, settings.n_iter_no_change, runs)
         self.n_iter = torch.zeros(runs, dtype=torch.int64, device=flat.device)
@@ -72,7 +72,7 @@ class TrainingState:
         self.sums = torch.zeros(3, runs, dtype=flat.dtype, device=flat.device)
         self._base_rate = settings.learning_rate.to(flat)
         self._class_weight = class_weight
-        self.penalty = Penalty.from_settings(model, settings)
+        self.penalty = Penalty.from_settings(model, settings) if isinstance(model, LinearModel) else None
 
     # --- checkpoints ---
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,12 +13,12 @@ from torch import Tensor
 from legendretron.accelerate.cpu.support import compiled_applies
 from legendretron.accelerate.cpu.training import CompiledTraining, Csr
 from legendretron.accelerate.cuda.support import kernels_apply
-from legendretron.accelerate.forms import LinkForm, fits_kernels, link_form
+from legendretron.accelerate.forms import fits_kernels, link_form
 from legendretron.training.adam import Adam
 from legendretron.training.cuda_graph import capture_graph
 from legendretron.training.features import DenseFeatures, Features, SparseFeatures
 from legendretron.training.layout import Layout
-from legendretron.training.model import LinearModel
+from legendretron.training.model import LinearModel, Model
 from legendretron.training.penalty import Penalty
 from legendretron.training.threads import thread_count
 
@@ -50,9 +51,9 @@ class Step:
 
     def __init__(
         self,
-        model: LinearModel,
+        model: Model,
         features: Features,
-        penalty: Penalty,
+        penalty: Penalty | None,
         optimiser: Adam,
         rate: Tensor,
         totals: Tensor,
@@ -74,6 +75,7 @@ class Step:
         """
         model, gradient = self.model, self.gradient
         if self.kernels is not None:
+            assert isinstance(model, LinearModel)
             z, batch = self.features.product(rows, model.weight, model.bias.unsqueeze(1))
             dz = self.kernels(z, labels, weight, gradient, self.totals)
             batch.gradient(dz, model.views(gradient)[0], self.clear)
@@ -85,12 +87,15 @@ class Step:
             gradient.zero_()
         if self.layout is not None:
             gradient = self.layout.sum_over_rows(gradient)
+        model.shrink(self.rate)
         self.optimiser.step(gradient, self.rate, self.penalty, clear=self.clear)
 
 
-def _kernels_for(model: LinearModel) -> LinkStep | None:
+def _kernels_for(model: Model) -> LinkStep | None:
     """Triton kernels for the link and its derivatives, where there are some."""
-    form = link_form(model.link) if kernels_apply(model.flat) else None
+    if not isinstance(model, LinearModel) or not kernels_apply(model.flat):
+        return None
+    form = link_form(model.link)
     if form is None or form.known_matrix is not None or not fits_kernels(form):
         return None
     from legendretron.accelerate.cuda.step import LinkStep
@@ -166,29 +171,14 @@ class CompiledStep:
     Parameters
     ----------
     step : Step
-        On the CPU, with features and a model that :func:`make_step` has found suitable.
-    form : LinkForm
-        Form of the link.
-    features : array of shape (N, d), or Csr
-        The step's features.
+        On the CPU.
+    train : callable
+        From rows, labels, weights and rates of some steps, as arrays, to steps taken.
     """
 
-    def __init__(self, step: Step, form: LinkForm, features: np.ndarray | Csr) -> None:
-        model, optimiser, penalty = step.model, step.optimiser, step.penalty
-        flat = model.flat
-        self.rate, self.optimiser, self.n_rows = step.rate, optimiser, step.n_rows
-        self._at_once = 1
-        state = flat, optimiser.first, optimiser.second, optimiser.count.view(1)
-        of_penalty = penalty.strengths.contiguous(), penalty.shared_strength().to(flat), penalty.centre_of_link()
-        self._train = CompiledTraining(
-            features,
-            tuple(tensor.numpy() for tensor in state),
-            step.totals.numpy(),
-            tuple(tensor.numpy() for tensor in of_penalty),
-            form,
-            step.n_rows,
-            (*optimiser.betas, optimiser.eps),
-        )
+    def __init__(self, step: Step, train: Callable[..., None]) -> None:
+        self.model, self.rate, self.optimiser, self.n_rows = step.model, step.rate, step.optimiser, step.n_rows
+        self._at_once, self._train = 1, train
 
     def __call__(self, rows: Tensor, labels: Tensor, weight: Tensor) -> None:
         """As :class:`Step`."""
@@ -200,6 +190,7 @@ class CompiledStep:
         numbers = [part.to(self.rate.dtype) for part in (weights, rates)]
         self._train(*(part.contiguous().numpy() for part in (*integers, *numbers)))
         self.optimiser.advance(len(rows))
+        self.model.advance(len(rows))
 
     def take_all(self, rows: Tensor, labels: Tensor, weights: Tensor, rates: Tensor) -> None:
         """Take ``S`` steps at rates of shape (S, R) or (1, R), in pieces between which Ctrl-C is heard."""
@@ -226,16 +217,25 @@ def _arrays_of(features: Features, dtype: torch.dtype) -> np.ndarray | Csr | Non
 
 def _compiled(step: Step) -> CompiledStep | None:
     """The step as compiled code, where there is some for it."""
-    model = step.model
-    flat = model.flat
+    model, flat, optimiser = step.model, step.model.flat, step.optimiser
     if not compiled_applies(flat) or any(t.dtype != flat.dtype for t in (step.rate, step.totals)):
         return None
+    features = _arrays_of(step.features, flat.dtype)
+    state = tuple(t.numpy() for t in (flat, optimiser.first, optimiser.second, optimiser.count.view(1)))
+    numbers, totals = (*optimiser.betas, optimiser.eps), step.totals.numpy()
+    if not isinstance(model, LinearModel):
+        train = model.compile_steps(features, state, totals, numbers, step.n_rows)
+        return None if train is None else CompiledStep(step, train)
     # compiled steps use one thread: plain operations are faster where a product with W is worth several
     product = 2.0 * step.n_rows * model.n_features * model.n_outputs
     if isinstance(step.features, DenseFeatures) and thread_count(product, torch.get_num_threads()) > 1:
         return None
-    form, features = link_form(model.link), _arrays_of(step.features, flat.dtype)
-    return None if form is None or features is None else CompiledStep(step, form, features)
+    form, penalty = link_form(model.link), step.penalty
+    if form is None or features is None or penalty is None:
+        return None
+    strengths = penalty.strengths.contiguous(), penalty.shared_strength().to(flat), penalty.centre_of_link()
+    of_penalty = tuple(tensor.numpy() for tensor in strengths)
+    return CompiledStep(step, CompiledTraining(features, state, totals, of_penalty, form, step.n_rows, numbers))
 
 
 AnyStep = Step | CapturedStep | CompiledStep

@@ -24,7 +24,15 @@ from legendretron.tuning.noise_rates import INTERVAL_ERRORS, LabelledRows, estim
 from legendretron.tuning.problem import TuningProblem
 from legendretron.tuning.table import FoundNoise
 
-__all__ = ["estimate_matrix", "find_matrix", "has_pattern", "share_of_wrong_labels"]
+__all__ = [
+    "describe_matrices",
+    "estimate_matrices",
+    "estimate_matrix",
+    "find_matrix",
+    "has_pattern",
+    "mean_matrix",
+    "share_of_wrong_labels",
+]
 
 _ITERATIONS, _TOLERANCE = 500, 1e-6
 #: Pseudo-count of the start for each true class, for classes of few rows.
@@ -107,34 +115,40 @@ def find_matrix(
     fixed : bool
         Whether the strength of ``plain`` is the only one.
     """
-    problem, n_classes = path.problem, path.problem.n_classes
+    problem = path.problem
     start = _symmetric(problem, max(noisy.noise.rate, 0.01))
-    matrices = _estimate_matrices(*path.labelled(noisy.fitted), start)
+    matrices = estimate_matrices(*path.labelled(noisy.fitted), start)
     best = noisy
     for number in range(_ROUNDS):
-        known = replace(problem, known_noise=TransitionNoise(_mean(*matrices)), find_noise="never")
+        known = replace(problem, known_noise=TransitionNoise(mean_matrix(*matrices)), find_noise="never")
         with_matrix = LogisticPath(known, problem.n_path_folds)
         best = (
             with_matrix.search() if number == 0 and not fixed else with_matrix.fit(plain.alpha if fixed else best.alpha)
         )
         held_out, training = with_matrix.labelled(best.fitted)
-        matrices = _estimate_matrices(held_out, training, start)
-    matrix = _mean(*matrices)
-    wrong = sorted(_wrong(one, held_out.labels) for one in matrices)
-    middle = _wrong(matrix, held_out.labels)
-    error = math.sqrt(max(middle * (1.0 - middle), 0.0) / len(held_out.labels))
+        matrices = estimate_matrices(held_out, training, start)
+    matrix, noise = describe_matrices(matrices, held_out.labels)
+    away = problem.held_out.first(problem.n_path_folds).difference(
+        plain.losses, best._replace(doubt=plain.doubt).losses
+    )
+    return matrix, noise, away.mean > _MUST_GAIN * away.error
+
+
+def describe_matrices(matrices: list[Tensor], labels: Tensor) -> tuple[Tensor, FoundNoise]:
+    """The mean of the matrices of held-out and of training rows, and how many labels are wrong by both."""
+    n_classes, matrix = len(matrices[0]), mean_matrix(*matrices)
+    wrong = sorted(_wrong(one, labels) for one in matrices)
+    middle = _wrong(matrix, labels)
+    error = math.sqrt(max(middle * (1.0 - middle), 0.0) / len(labels))
     low, high = max(0.0, wrong[0] - INTERVAL_ERRORS * error), min(1.0, wrong[1] + INTERVAL_ERRORS * error)
     scale = n_classes / (n_classes - 1)
     # wrong labels that held-out rows have more than the mean are predictions that fail, as for a rate
     doubt = min(max(0.0, (wrong[1] - middle) / (1.0 - middle)) * scale, 0.5)
     rate, low, high = (min(share * scale, 1.0 - 1e-9) for share in (middle, low, high))
-    away = problem.held_out.first(problem.n_path_folds).difference(
-        plain.losses, best._replace(doubt=plain.doubt).losses
-    )
-    return matrix, FoundNoise(rate, 1.0, doubt, rate, low, high), away.mean > _MUST_GAIN * away.error
+    return matrix, FoundNoise(rate, 1.0, doubt, rate, low, high)
 
 
-def _estimate_matrices(held_out: LabelledRows, training: LabelledRows, start: Tensor) -> list[Tensor]:
+def estimate_matrices(held_out: LabelledRows, training: LabelledRows, start: Tensor) -> list[Tensor]:
     """The likeliest matrices of both, with the power of the probabilities that explains held-out labels best."""
     tried = []
     for power in _POWERS:
@@ -146,7 +160,8 @@ def _estimate_matrices(held_out: LabelledRows, training: LabelledRows, start: Te
     return [matrix, estimate_matrix(training._replace(log_p=torch.log_softmax(training.log_p * power, dim=-1)), start)]
 
 
-def _mean(held_out: Tensor, training: Tensor) -> Tensor:
+def mean_matrix(held_out: Tensor, training: Tensor) -> Tensor:
+    """The mean of two matrices, with rows that sum to one."""
     matrix = 0.5 * (held_out + training)
     return matrix / matrix.sum(1, keepdim=True)
 

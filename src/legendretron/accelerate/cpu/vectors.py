@@ -14,7 +14,9 @@ from legendretron.accelerate.cpu.vector_code import Value, vector_function
 __all__ = [
     "activate",
     "add_multiple",
+    "bend",
     "combine",
+    "drop",
     "exp_differences",
     "extremes",
     "fill",
@@ -114,6 +116,34 @@ def activate(code, z, pz, positive, slope, p, n):
         values = code.softplus_and_sigmoid(z.load(code.builder.add(pz, j), lanes))
         for memory, value in zip((positive, slope), values, strict=True):
             memory.store(code.builder.add(p, j), value)
+
+    code.entries(n, body)
+
+
+@vector_function
+def bend(code, z, pz, share, out, po, away, slope, p, n):
+    """``out = z + share * away`` with ``away = selu(z) - z``, and the slope of ``out`` in ``z``."""
+    high, low = 1.0507009873554805, 1.7580993408473766  # slopes of SELU on both sides of 0
+
+    def body(lanes, j):
+        own, part, place = z.load(code.builder.add(pz, j), lanes), code.spread(share, lanes), code.builder.add(p, j)
+        falling = code.exp(own.where("<", 0.0, own, 0.0)) * low
+        further = own.where(">", 0.0, own * (high - 1.0), falling - low - own)
+        out.store(code.builder.add(po, j), own + part * further)
+        away.store(place, further)
+        slope.store(place, part * (own.where(">", 0.0, high, falling) - 1.0) + 1.0)
+
+    code.entries(n, body)
+
+
+@vector_function
+def drop(code, out, po, mask, pm, strength, n):
+    """``out *= 1 + strength (mask - 1)``."""
+
+    def body(lanes, j):
+        place = code.builder.add(po, j)
+        factor = code.spread(strength, lanes) * (mask.load(code.builder.add(pm, j), lanes) - 1.0) + 1.0
+        out.store(place, out.load(place, lanes) * factor)
 
     code.entries(n, body)
 

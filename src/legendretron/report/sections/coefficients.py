@@ -8,8 +8,10 @@ import numpy as np
 import scipy.sparse
 from markupsafe import Markup
 
+from legendretron.estimators import LegendreNetClassifier
 from legendretron.report.markup import bar_list, details, figure, grid, note, paragraph, section, table
 from legendretron.report.rows import Rows
+from legendretron.report.sections.importance import importance
 
 _TITLE = "Coefficients"
 #: Features in the list of a class, lists that are open at first, classes with a list, and features in the table.
@@ -44,6 +46,8 @@ def coefficients(classifier: Any, features: Any, names: list[str], rows: Rows) -
     """Return the section on coefficients."""
     labels = rows.spoken
     coef = _effects(classifier, len(labels))
+    if coef is None and isinstance(classifier, LegendreNetClassifier):
+        return importance(classifier, features, names, rows)
     if coef is None:
         kind = type(classifier).__name__
         return section("coefficients", _TITLE, paragraph(f"{kind} has no coefficients, so there are none to show."))

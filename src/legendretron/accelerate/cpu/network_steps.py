@@ -1,0 +1,225 @@
+"""Steps of training of a network in one compiled function, see :class:`legendretron.networks.model.NetworkModel`.
+
+Arrays are as in :mod:`legendretron.accelerate.cpu.kernels`: units times rows. A run goes through all steps before the next,
+so that its parameters stay in the cache. A row of parameters holds the weights of the layers, inputs times outputs; scales of
+the inputs; biases of the layers; shares of the activation in the hidden ones.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from legendretron.accelerate.cpu.compiling import cached, compiled
+from legendretron.accelerate.cpu.entries import at, put
+from legendretron.accelerate.cpu.products import add_dot, add_outer, add_product, product
+from legendretron.accelerate.cpu.vectors import (
+    bend,
+    drop,
+    exp_differences,
+    fill,
+    highest,
+    moments_step,
+    multiply,
+    multiply_by,
+    scale,
+    transpose,
+)
+
+__all__ = ["train_networks"]
+
+_VECTOR = 16  # entries of a vector
+
+
+@compiled
+def _fade(share):
+    """As :func:`legendretron.networks.model.fade`."""
+    return 0.5 * (1.0 + math.cos(math.pi * max(0.0, 2.0 * share - 1.0)))
+
+
+@compiled
+def _loss(z, n_classes, labels, weights, place, n, smoothing, matrix, e, q, rows, dz, width):
+    """Sums of log-losses and hits of ``n`` rows, and the gradient in their logits; ``matrix`` is empty without noise."""
+    kind, noisy = z.dtype.type, matrix.shape[0] > 0
+    top, best, total = rows[0], rows[1], rows[2]
+    fill(top, 0, width, kind(-np.inf))
+    fill(total, 0, width, kind(0))
+    for c in range(n_classes):
+        highest(z, c * width, kind(c), top, best, width)
+    for c in range(n_classes):
+        exp_differences(z, c * width, top, e, c * width, total, width)
+    loss = hits = 0.0
+    for j in range(n):
+        y, weight = at(labels, place + j), float(at(weights, place + j))
+        if not noisy:
+            loss += weight * (math.log(float(total[j])) - float(at(z, y * width + j) - top[j]))
+        hits += weight * (best[j] == y)
+    for j in range(width):
+        total[j] = kind(1) / total[j]
+    for c in range(n_classes):
+        multiply(e, c * width, total, 0, e, c * width, width)
+    low, high = kind(smoothing / n_classes), kind(1.0 - smoothing * (1.0 - 1.0 / n_classes))
+    if noisy:
+        product(matrix, 0, n_classes, n_classes, n_classes, e, 0, q, 0, width)
+    for c in range(n_classes):
+        for j in range(n):
+            y, weight = at(labels, place + j), at(weights, place + j)
+            target, here = high if c == y else low, c * width + j
+            if noisy:
+                observed = max(at(q, here), kind(1e-37))
+                if c == y:
+                    loss -= float(weight) * math.log(float(observed))
+                put(q, here, -weight * target / observed)
+            else:
+                put(dz, here, weight * (at(e, here) - target))
+        for j in range(n, width):
+            put(dz, c * width + j, kind(0))
+            put(q, c * width + j, kind(0))
+    if noisy:
+        fill(dz, 0, n_classes * width, kind(0))
+        add_product(matrix, 0, n_classes, 1, n_classes, n_classes, q, 0, dz, 0, width)
+        for j in range(n):
+            mean = kind(0)
+            for c in range(n_classes):
+                mean += at(e, c * width + j) * at(dz, c * width + j)
+            for c in range(n_classes):
+                put(dz, c * width + j, at(e, c * width + j) * (at(dz, c * width + j) - mean))
+    return loss, hits
+
+
+@cached
+def train_networks(x, batches, parameters, totals, widths, matrix, pool, numbers, factors, progress, runs, width):
+    """Take all steps of some runs; see :class:`legendretron.accelerate.cpu.network_training.CompiledNetworks`."""
+    rows, labels, weights, rates = batches
+    flat, first, second, count = parameters
+    beta1, beta2, eps, smoothing, dropout, decay = numbers
+    of_scale, of_bias, of_mix, stride = factors
+    done, n_total = progress
+    n_steps, n_runs, n_rows = rows.shape
+    kind, n_layers, d, n_classes = flat.dtype.type, len(widths) - 1, widths[0], widths[-1]
+    widest = 0
+    # places of the layers' weights with biases, of their inputs, and, among the parameters, of biases and shares
+    p_layer, p_input = np.zeros(n_layers + 1, np.int64), np.zeros(n_layers + 1, np.int64)
+    p_bias, p_mix = np.zeros(n_layers, np.int64), np.zeros(n_layers, np.int64)
+    n_weights = 0
+    for k in range(n_layers):
+        inputs, outputs = widths[k], widths[k + 1]
+        p_layer[k + 1] = p_layer[k] + (inputs + 1) * outputs
+        p_input[k + 1] = p_input[k] + (inputs + 1) * width
+        n_weights += inputs * outputs
+        widest = max(widest, inputs, outputs)
+    p = n_weights + d
+    for k in range(n_layers):
+        p_bias[k] = p
+        p += widths[k + 1]
+    for k in range(n_layers - 1):
+        p_mix[k] = p
+        p += widths[k + 1]
+    layer, grad_layer = np.zeros(p_layer[n_layers], flat.dtype), np.zeros(p_layer[n_layers], flat.dtype)
+    h, away, slope = (
+        np.zeros(p_input[n_layers], flat.dtype), np.zeros(p_input[n_layers], flat.dtype),
+        np.zeros(p_input[n_layers], flat.dtype),
+    )  # fmt: skip
+    z, dz, turned = (
+        np.zeros(widest * width, flat.dtype), np.zeros(widest * width, flat.dtype), np.zeros(widest * width, flat.dtype),
+    )  # fmt: skip
+    e, q = np.zeros(n_classes * width, flat.dtype), np.zeros(n_classes * width, flat.dtype)
+    of_rows, grad = np.zeros((3, width), flat.dtype), np.zeros(flat.shape[1], flat.dtype)
+    for k in range(n_layers):
+        fill(h, p_input[k] + widths[k] * width, width, kind(1))
+    root = 1.0 / math.sqrt(d)
+    for r in range(runs[0], runs[1]):
+        theta = flat[r]
+        for s in range(n_steps):
+            faded = _fade((done + s) / n_total) * dropout
+            strength = kind(math.sqrt(faded / (1.0 - faded) * (1.0 - dropout) / dropout)) if dropout > 0.0 else kind(0)
+            # weights as they are multiplied, with the biases as those of one more input
+            p = 0
+            for k in range(n_layers):
+                inputs, outputs = widths[k], widths[k + 1]
+                if k == 0:
+                    for f in range(inputs):
+                        factor = kind((1.0 + of_scale * float(theta[n_weights + f])) * root)
+                        scale(theta, f * outputs, factor, layer, f * outputs, outputs)
+                else:
+                    scale(theta, p, kind(1.0 / math.sqrt(inputs)), layer, p_layer[k], inputs * outputs)
+                scale(theta, p_bias[k], kind(of_bias), layer, p_layer[k] + inputs * outputs, outputs)
+                p += inputs * outputs
+            loss = hits = 0.0
+            for begin in range(0, n_rows, width):
+                n = min(width, n_rows - begin)
+                place = (s * n_runs + r) * n_rows + begin
+                for j in range(n):
+                    row = at(rows, place + j) * d
+                    for f in range(d):
+                        put(h, f * width + j, at(x, row + f))
+                for f in range(d if n < width else 0):
+                    fill(h, f * width + n, width - n, kind(0))
+                for k in range(n_layers):
+                    inputs, outputs = widths[k], widths[k + 1]
+                    product(layer, p_layer[k], outputs, outputs, inputs + 1, h, p_input[k], z, 0, width)
+                    if k == n_layers - 1:
+                        break
+                    p_next = p_input[k + 1]
+                    size = n_runs * outputs * n_rows
+                    p_mask = ((done + s) * n_layers + k) * stride % (len(pool) - size) if dropout > 0.0 else 0
+                    for u in range(outputs):
+                        to, share = p_next + u * width, kind(1.0 + of_mix * float(theta[p_mix[k] + u]))
+                        bend(z, u * width, share, h, to, away, slope, to, width)
+                        if dropout > 0.0:
+                            drop(h, to, pool, p_mask + (r * outputs + u) * n_rows + begin, strength, n)
+                more = _loss(
+                    z, n_classes, labels, weights, place, n, smoothing, matrix, e, q, of_rows, dz, width
+                )  # fmt: skip
+                loss += more[0]
+                hits += more[1]
+                for k in range(n_layers - 1, -1, -1):
+                    inputs, outputs = widths[k], widths[k + 1]
+                    if outputs % _VECTOR == 0:  # rows as units: sums over rows need not be added up across a vector
+                        transpose(dz, 0, width, turned, 0, outputs, outputs, width)
+                        add_product(
+                            h, p_input[k], width, 1, inputs + 1, width, turned, 0, grad_layer, p_layer[k], outputs
+                        )  # fmt: skip
+                    else:
+                        add_outer(h, p_input[k], inputs + 1, dz, 0, outputs, grad_layer, p_layer[k], width)
+                    if k == 0:
+                        break
+                    fill(z, 0, inputs * width, kind(0))
+                    add_product(layer, p_layer[k], outputs, 1, inputs, outputs, dz, 0, z, 0, width)
+                    size = n_runs * inputs * n_rows
+                    p_mask = ((done + s) * n_layers + k - 1) * stride % (len(pool) - size) if dropout > 0.0 else 0
+                    for u in range(inputs):
+                        here = p_input[k] + u * width
+                        if dropout > 0.0:
+                            drop(z, u * width, pool, p_mask + (r * inputs + u) * n_rows + begin, strength, n)
+                        add_dot(z, u * width, away, here, grad, p_mix[k - 1] + u, width)
+                        multiply(z, u * width, slope, here, dz, u * width, width)
+            # from the layers to the parameters
+            p = 0
+            for k in range(n_layers):
+                inputs, outputs = widths[k], widths[k + 1]
+                if k == 0:
+                    for f in range(inputs):
+                        total = kind(0)
+                        for u in range(outputs):
+                            total += at(grad_layer, f * outputs + u) * at(theta, f * outputs + u)
+                        grad[n_weights + f] = kind(of_scale * root) * total
+                        factor = kind((1.0 + of_scale * float(theta[n_weights + f])) * root)
+                        scale(grad_layer, f * outputs, factor, grad, f * outputs, outputs)
+                else:
+                    scale(grad_layer, p_layer[k], kind(1.0 / math.sqrt(inputs)), grad, p, inputs * outputs)
+                    multiply_by(grad, p_mix[k - 1], inputs, kind(of_mix))
+                scale(grad_layer, p_layer[k] + inputs * outputs, kind(of_bias), grad, p_bias[k], outputs)
+                p += inputs * outputs
+            fill(grad_layer, 0, len(grad_layer), kind(0))
+            rate = float(rates[s, r])
+            multiply_by(theta, 0, n_weights, kind(1.0 - rate * decay * _fade((done + s + 1) / n_total)))
+            t = count[0] + s + 1
+            correction = math.sqrt(1.0 - beta2**t)
+            moments_step(
+                theta, first[r], second[r], grad, 0, len(grad), kind(0), kind(1.0 - beta1), kind(beta2), kind(1.0 - beta2),
+                kind(eps * correction), kind(rate * (-correction / (1.0 - beta1**t))),
+            )  # fmt: skip
+            totals[0, r] += kind(loss * n_rows)
+            totals[1, r] += kind(hits * n_rows)

@@ -1,0 +1,81 @@
+"""A calibration map as a link: from logits, less that of the last class, to probabilities."""
+
+from __future__ import annotations
+
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from legendretron.calibration.map import CalibrationMap
+from legendretron.links.base import Link
+from legendretron.links.registry import register_link
+from legendretron.potentials.newton import damped_newton
+from legendretron.simplex import append_reference
+
+__all__ = ["CalibratedLink"]
+
+
+@register_link("calibrated")
+class CalibratedLink(Link):
+    r"""The link that a calibrator has learned: :math:`p = \mathrm{softmax}(A s + B e^s + b)`, see :class:`CalibrationMap`.
+
+    Its probabilities end at a floor, so it is no map onto the whole simplex: :meth:`link` of what it does not reach is NaN.
+    Its log-loss is proper where it is one-to-one. Nothing in it is trained together with a predictor.
+
+    Parameters
+    ----------
+    n_classes : int
+        ``C``.
+    rank : int
+        Of the matrices off their diagonals, see :class:`CalibrationMap`.
+    dtype : torch.dtype
+        Precision of the buffers.
+
+    Examples
+    --------
+    >>> link, z = CalibratedLink(3, rank=0), torch.tensor([[2.0, -1.0]], dtype=torch.float64)
+    >>> bool(torch.allclose(link.link(link.inverse(z)), z, atol=1e-6))
+    True
+    """
+
+    def __init__(self, n_classes: int, rank: int, *, dtype: torch.dtype = torch.float64) -> None:
+        super().__init__(n_classes)
+        self.rank = rank
+        self.map = CalibrationMap(n_classes, rank=rank, dtype=dtype)
+
+    @classmethod
+    def from_map(cls, fitted: CalibrationMap) -> Self:
+        """Return the link of a fitted map."""
+        link = cls(fitted.n_classes, fitted.rank, dtype=fitted.bias.dtype)
+        link.map.load_state_dict(fitted.state_dict())
+        return link.eval()
+
+    @property
+    def is_canonical(self) -> bool:
+        """Never by construction: a class may learn from the scores of the others."""
+        return False
+
+    def _why_no_potential(self) -> str:
+        return ", because it was learned without that condition"
+
+    def _log_proba(self, z: Tensor) -> Tensor:
+        return self.map(append_reference(z)).to(z.dtype)
+
+    def _log_proba_of_logits(self, logits: Tensor) -> Tensor:
+        return self.map(logits).to(logits.dtype)
+
+    def _from_log_odds(self, log_odds: Tensor) -> Tensor:
+        def residual(z: Tensor) -> Tensor:
+            return self._log_odds(z) - log_odds
+
+        def solve(z: Tensor, r: Tensor) -> Tensor:
+            with torch.enable_grad():
+                leaf = z.clone().requires_grad_()
+                odds = self._log_odds(leaf)
+                rows = [torch.autograd.grad(odds[..., k].sum(), leaf, retain_graph=True)[0] for k in range(z.shape[-1])]
+            step, _ = torch.linalg.solve_ex(torch.stack(rows, dim=-2), r)
+            return step
+
+        tau = self.map.inverse_temperature.clamp(min=torch.finfo(log_odds.dtype).tiny)
+        return damped_newton(residual, solve, log_odds / tau, torch.linalg.vector_norm(log_odds, dim=-1))

@@ -1,0 +1,552 @@
+"""LegendreNet: small networks, cross-validated, behind a link that is learned on rows they have not seen."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from numbers import Integral, Real
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+import scipy.sparse
+import torch
+from sklearn.base import clone
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted
+
+from legendretron._internal.chunks import chunks_in_cache
+from legendretron._internal.features import check_features
+from legendretron._internal.labels import check_labels
+from legendretron._internal.parameters import ParameterError, spell
+from legendretron._internal.sklearn_compat import Interval, StrOptions, check_sample_weight, validates_parameters
+from legendretron._internal.validation import check_device
+from legendretron.calibration.link import CalibratedLink
+from legendretron.estimators.classes import apply_class_weight, check_classes, swap_classes, swap_labels
+from legendretron.estimators.label_noise import FittedNoise, how_to_find_noise, is_learned, read_label_noise
+from legendretron.estimators.multinomial import MultinomialLogisticClassifier
+from legendretron.estimators.onnx import write_model
+from legendretron.estimators.restore_on_error import restore_on_error
+from legendretron.estimators.saved_network import SavedNetworkClassifier
+from legendretron.estimators.settings import SHARED_CONSTRAINTS, draw_seed
+from legendretron.estimators.standardization import Standardizer
+from legendretron.links import LabelNoise, SoftmaxLink, SymmetricNoise
+from legendretron.networks.calibrating import cross_fit, learn_map
+from legendretron.networks.folds import FoldSettings, LabelledTable, held_out_logits, logits_of, train_folds
+from legendretron.networks.inputs import InputUnits
+from legendretron.networks.model import NetworkModel
+from legendretron.networks.noise import LabelledPair, find_noise
+from legendretron.networks.predictor import LinearScores, NetworkScores
+from legendretron.networks.rules import FOLDS, HIDDEN, LEARNING_RATE, batch_for, repeats_for, steps_for
+from legendretron.training import TrainingResult, as_features
+from legendretron.tuning import make_folds
+from legendretron.tuning.folds import Fold
+from legendretron.tuning.logistic_path import LogisticPath, PathPoint
+from legendretron.tuning.noise_rates import INTERVAL_ERRORS, LabelledRows
+from legendretron.tuning.problem import TuningProblem
+from legendretron.tuning.rules import link_folds_for
+from legendretron.tuning.tune import FALLBACK_ALPHA
+
+__all__ = ["LegendreNetClassifier"]
+
+#: Powers of ten at which strengths of logistic regression are tried at most, and the rise of the loss that ends the search.
+_DECADES, _CLEARLY = 7, 0.02
+#: Standard errors by which networks must beat logistic regression on held-out rows.
+_MUST_GAIN = 1.0
+
+
+class _Data(NamedTuple):
+    """A table that has been checked."""
+
+    X: np.ndarray
+    y: np.ndarray
+    labels: np.ndarray  #: classes from 0, in the order of the link
+    weight: np.ndarray
+    rows: np.ndarray  #: those that count
+    n_classes: int
+
+
+class _Networks(NamedTuple):
+    """Trained networks, and their logits of rows that they have not seen; NaN for rows that were never held out."""
+
+    model: NetworkModel
+    result: TrainingResult
+    each: np.ndarray  #: in every repeat, (k, N, C)
+
+    @property
+    def logits(self) -> np.ndarray:
+        """Means over the repeats, (N, C)."""
+        mean: np.ndarray = self.each.mean(0)
+        return mean
+
+
+class LegendreNetClassifier(SavedNetworkClassifier):
+    r"""Networks of two small layers, one for each fold of the rows, and a link that is learned out of fold.
+
+    .. math:: p(x) = \psi^{-1}\Bigl(\frac1F \sum_f z_f(x)\Bigr)
+
+    Each network :math:`z_f` is trained without a fifth of the rows, and keeps the step at which these are predicted best.
+    The link :math:`\psi` is learned on their logits of the rows they have not seen. Logistic regression is fitted to the same
+    folds, and returned in the networks' place where it is as good within a standard error.
+
+    Parameters
+    ----------
+    hidden_layers : tuple of int, default=(128, 128)
+        Units of the hidden layers.
+    n_folds : int, default=5
+        Parts of the rows, each held out once; below 1,000 rows all is done twice, with other parts.
+    max_steps : int or "auto", default="auto"
+        Steps of training, each of 64 rows or more; ``"auto"``: as many as rows, from 1,000 to 12,000. Folds end before if
+        held-out rows are no longer predicted better.
+    learning_rate : float, default=0.04
+        Highest rate of Adam; it goes up and down four times.
+    dropout : float, default=0.15
+        Share of the hidden units that is left out in a step; it fades in the second half.
+    weight_decay : float, default=0.02
+        How fast weights shrink, in units of the rate; it fades as well.
+    label_smoothing : float, default=0.1
+        Share of each label that is spread over all classes in training. The link makes up for it.
+    label_noise : {"auto", "symmetric", "class-conditional"}, float, array-like or None, default="auto"
+        Wrong labels, as in :class:`~legendretron.LegendreTronClassifier`: looked for in what networks predict for rows they
+        have not seen. If some are found, the networks are trained again, with a loss that expects them.
+    class_weight : dict or "balanced", default=None
+        Weights of the classes.
+    device : str, default="cpu"
+        ``"cpu"``, ``"cuda"``, ``"cuda:1"``, or ``"auto"`` for a GPU if there is one. The fitted model lives on the CPU.
+    dtype : {"float32", "float64"}, default=None
+        Precision of the networks; ``None`` is float32.
+    random_state : int, RandomState or None, default=None
+        Seed of the folds, the initialisation and the order of batches.
+    verbose : int, default=0
+        1: a progress bar on a terminal. 2: one line for every fiftieth of the steps.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        Class labels, sorted.
+    link_ : Link
+        The learned link, a torch module; its classes are in the order of ``link_classes_``.
+    loss_ : CanonicalLoss or CompositeLoss
+        The learned loss: the log-loss through the link.
+    is_linear_ : bool
+        Whether logistic regression was as good, and is what predicts.
+    network_log_loss_, linear_log_loss_ : float
+        Log-losses on rows that were not trained on; the first is NaN if no row could be held out.
+    oof_score_ : float
+        Accuracy on such rows, of what predicts; NaN if there are none.
+    oof_proba_ : ndarray of shape (n_samples, n_classes)
+        Of networks: probabilities of the rows of the fit by networks and links that have not seen them; NaN for rows that
+        were never held out. Not saved.
+    noise_rate_, noise_rate_interval_, noise_matrix_
+        As in :class:`~legendretron.LegendreTronClassifier`.
+    link_classes_ : ndarray of shape (n_classes,)
+        As ``classes_``; for two classes the second comes first.
+    history_ : History
+        Losses, accuracy, learning rate and time, fifty times, of each network.
+    n_iter_ : int
+        Steps trained.
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
+
+    Notes
+    -----
+    The form of the networks and their training are known ingredients, see the reference: robust scaling with smooth
+    clipping, a learned scale of each input, weights in the form of the neural tangent kernel, and SELU with a learned share
+    of the identity.
+
+    Sparse features and tables that are read in batches are for :class:`~legendretron.LegendreTronClassifier`.
+
+    References
+    ----------
+    Holzmueller, Grinsztajn, Steinwart (2024), Better by Default: Strong Pre-Tuned MLPs and Boosted Trees on Tabular Data,
+    NeurIPS.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> clf = LegendreNetClassifier(max_steps=200, random_state=0).fit(X, y)
+    >>> clf.predict_proba(X[:1]).shape
+    (1, 3)
+    >>> clf.score(X, y) > 0.95
+    True
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **{
+            name: SHARED_CONSTRAINTS[name]
+            for name in ("label_noise", "class_weight", "device", "dtype", "random_state", "verbose")
+        },
+        "hidden_layers": ["array-like"],
+        "n_folds": [Interval(Integral, 2, None, closed="left")],
+        "max_steps": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
+        "learning_rate": [Interval(Real, 0, None, closed="neither")],
+        "dropout": [Interval(Real, 0, 1, closed="left")],
+        "weight_decay": [Interval(Real, 0, None, closed="left")],
+        "label_smoothing": [Interval(Real, 0, 1, closed="left")],
+    }
+
+    def __init__(
+        self,
+        hidden_layers: Any = HIDDEN,
+        *,
+        n_folds: int = FOLDS,
+        max_steps: int | str = "auto",
+        learning_rate: float = LEARNING_RATE,
+        dropout: float = 0.15,
+        weight_decay: float = 0.02,
+        label_smoothing: float = 0.1,
+        label_noise: Any = "auto",
+        class_weight: dict[Any, float] | str | None = None,
+        device: str = "cpu",
+        dtype: str | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.hidden_layers = hidden_layers
+        self.n_folds = n_folds
+        self.max_steps = max_steps
+        self.learning_rate = learning_rate
+        self.dropout = dropout
+        self.weight_decay = weight_decay
+        self.label_smoothing = label_smoothing
+        self.label_noise = label_noise
+        self.class_weight = class_weight
+        self.device = device
+        self.dtype = dtype
+        self.random_state = random_state
+        self.verbose = verbose
+
+    # --- fitting ---
+
+    @validates_parameters
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
+        """Fit the networks, the link and, for comparison, logistic regression.
+
+        Parameters
+        ----------
+        X : array or data frame of shape (n_samples, n_features)
+            Features, dense.
+        y : array of shape (n_samples,)
+            Class labels, numbers or strings; at least two classes.
+        sample_weight : array of shape (n_samples,), optional
+            Weight of each row; non-negative, not all zero.
+        groups : array of shape (n_samples,), optional
+            Rows of a group, such as those of one patient, are held out together.
+
+        Returns
+        -------
+        self
+        """
+        with restore_on_error(self):
+            self._refuse_sparse(X)
+            hidden = self._check_layers()
+            check_labels(y)
+            X, y = check_features(self, X, y, dtype=[np.float64, np.float32], order="C", reset=True)
+            check_classification_targets(y)
+            weight = apply_class_weight(self.class_weight, y, check_sample_weight(sample_weight, X))
+            classes = check_classes(y)
+            labels = swap_labels(np.searchsorted(classes, y), len(classes))
+            rows = np.flatnonzero(weight > 0)
+            self.classes_, self._dtype = classes, X.dtype
+            self._fit(_Data(X, y, labels, weight / weight.max(), rows, len(classes)), hidden, groups)
+        return self
+
+    def _refuse_sparse(self, X: Any) -> None:
+        if scipy.sparse.issparse(X):
+            raise ValueError(
+                f"X is a sparse matrix, but {type(self).__name__} takes dense features only; LegendreTronClassifier takes "
+                "sparse ones, or give X.toarray()."
+            )
+
+    def _check_layers(self) -> tuple[int, ...]:
+        given = np.asarray(self.hidden_layers)
+        if given.ndim != 1 or not len(given) or given.dtype.kind not in "iu" or (given < 1).any():
+            raise ParameterError(
+                "hidden_layers", f"must be positive numbers of units, such as (128, 128), got {self.hidden_layers!r}."
+            )
+        return tuple(map(int, given))
+
+    def _fit(self, data: _Data, hidden: tuple[int, ...], groups: Any) -> None:
+        seed, device = draw_seed(self.random_state), check_device(self.device)
+        known = read_label_noise(self.label_noise, data.n_classes)
+        n_rows = len(data.rows)
+        repeats = [
+            make_folds(int(self.n_folds), data.X, data.y, data.rows, groups, seed + number)
+            for number in range(repeats_for(n_rows))
+        ]
+        for name in ("oof_proba_", "_oof_of", "_noise"):
+            self.__dict__.pop(name, None)  # of an earlier fit
+        if not repeats[0]:
+            self._fit_without_folds(data, known, groups)
+            return
+        problem = self._make_problem(data, repeats[0], known, device, seed, grouped=groups is not None)
+        path = LogisticPath(problem, problem.n_path_folds)
+        linear = _search_coarsely(path)
+        dtype = torch.float64 if self.dtype == "float64" else torch.float32
+        units = InputUnits.fit(data.X[data.rows])
+        table = LabelledTable(
+            as_features(units.transform(data.X, dtype), dtype, device),
+            torch.as_tensor(data.labels, device=device),
+            torch.as_tensor(data.weight, dtype=dtype, device=device),
+            data.n_classes,
+        )
+        settings = FoldSettings(
+            hidden,
+            steps_for(n_rows) if self.max_steps == "auto" else int(self.max_steps),
+            batch_for(n_rows),
+            float(self.learning_rate),
+            float(self.dropout),
+            float(self.weight_decay),
+            float(self.label_smoothing),
+            seed,
+            int(self.verbose),
+        )
+
+        def train(noise: LabelNoise | None) -> _Networks:
+            folds = [fold for one in repeats for fold in one]
+            model, result = train_folds(table, folds, settings, noise)
+            return _Networks(model, result, held_out_logits(model, result, table, repeats))
+
+        networks = train(known)
+        how = how_to_find_noise(self.label_noise, self.class_weight)
+        noise, found = known, None
+        if known is not None:
+            observed = np.bincount(data.labels[data.rows], data.weight[data.rows], data.n_classes)
+            found = FittedNoise.from_noise(known, observed / observed.sum(), known=True)
+        elif how != "never":
+            trained = [networks]
+
+            def train_with(noise: LabelNoise) -> LabelledPair:
+                trained.append(train(noise))
+                return self._labelled(trained[-1], table, data, repeats)
+
+            rates, matrix = find_noise(problem, self._labelled(networks, table, data, repeats), train_with, how)
+            found = FittedNoise(data.n_classes, rates, known=False, matrix=matrix)
+            if matrix is not None:
+                networks, noise = trained[-1], found.make_noise()
+            elif rates.rate > 0.0:
+                # a link that expects too much noise is far too sure, one that expects too little is only a little timid
+                cautious = rates.rate - (rates.rate - rates.low) / INTERVAL_ERRORS
+                networks = trained[-1]
+                noise = SymmetricNoise(data.n_classes, cautious, learned=False, dtype=torch.float64)
+        if found is not None:
+            self._noise = found
+        self._choose(data, networks, noise, path, linear, units, repeats[0])
+
+    def _make_problem(
+        self,
+        data: _Data,
+        folds: list[Fold],
+        known: LabelNoise | None,
+        device: torch.device,
+        seed: int,
+        *,
+        grouped: bool,
+    ) -> TuningProblem:
+        """The problem of logistic regression on the same folds."""
+        standardizer = Standardizer.fit(data.X, data.weight, standardize=True)
+        return TuningProblem(
+            as_features(standardizer.transform(data.X), torch.float32, device),  # enough to compare
+            torch.as_tensor(data.labels, device=device),
+            data.n_classes,
+            data.weight,
+            folds,
+            grouped,
+            lambda *_: SoftmaxLink(data.n_classes),
+            batch_size=1,
+            steps=1,
+            learning_rate=1.0,
+            seed=seed,
+            link_folds=None if grouped else link_folds_for(len(data.rows)),
+            known_noise=known,
+        )
+
+    def _labelled(
+        self, networks: _Networks, table: LabelledTable, data: _Data, repeats: list[list[Fold]]
+    ) -> LabelledPair:
+        """Predictions for held-out rows, and for rows each by a network that was trained on it."""
+        others = [one[(number + 1) % len(one)][1] for one in repeats for number in range(len(one))]
+        seen = logits_of(networks.model, table, others)
+
+        def rows_of(logits: np.ndarray) -> tuple[LabelledRows, np.ndarray]:
+            rows = np.flatnonzero(np.isfinite(logits).all(1))
+            log_p = torch.log_softmax(torch.as_tensor(logits[rows]), -1)
+            return LabelledRows(log_p, torch.as_tensor(data.labels[rows]), torch.as_tensor(data.weight[rows])), rows
+
+        held_out, rows = rows_of(networks.logits)
+        return held_out, rows_of(seen)[0], rows
+
+    def _choose(
+        self,
+        data: _Data,
+        networks: _Networks,
+        noise: LabelNoise | None,
+        path: LogisticPath,
+        linear: PathPoint,
+        units: InputUnits,
+        folds: list[Fold],
+    ) -> None:
+        """Learn the link, compare with logistic regression, and set what is fitted."""
+        fold = np.full(len(data.y), -1)
+        for number, (_, held) in enumerate(folds):
+            fold[held] = number
+        rows = np.flatnonzero(np.isfinite(networks.logits).all(1) & (fold >= 0))
+        of_rows = networks.logits[rows], data.labels[rows], data.weight[rows]
+        learned = learn_map(*of_rows, noise)
+        log_p, of_each = cross_fit(*of_rows, fold[rows], noise, learned, networks.each[:, rows])
+
+        def losses_of(log_p: np.ndarray) -> np.ndarray:
+            observed = log_p if noise is None else noise.log_observed(torch.as_tensor(log_p)).numpy()
+            own: np.ndarray = -observed[..., np.arange(len(rows)), data.labels[rows]]
+            return own
+
+        losses = np.full(len(data.y), np.nan)
+        losses[rows] = losses_of(log_p)
+        expected = losses.copy()
+        expected[rows] -= _gain_of_mean(len(of_each), networks.model.n_runs) * (
+            losses_of(of_each).mean(0) - losses[rows]
+        )
+        share = data.weight[rows] / data.weight[rows].sum()
+        both = path.held_out.first(len(linear.fitted.weight))
+        away = both.difference(expected[both.row], linear.log_losses)
+        self.network_log_loss_ = float(share @ losses[rows])
+        self.linear_log_loss_ = both.mean(linear.log_losses).mean
+        self.history_ = networks.result.history
+        self.n_iter_ = networks.model.n_taken
+        # logistic regression that knows of no wrong labels is no match where there are some
+        informed = noise is None or path.problem.known_noise is not None
+        self.is_linear_ = informed and not away.mean < -_MUST_GAIN * away.error
+        if self.is_linear_:
+            linear = path.search()  # worth a closer look
+            self._set_linear(data, linear.alpha)
+            held_out, _ = path.labelled(linear.fitted)
+            hits, weight = (
+                part.cpu().numpy() for part in (held_out.log_p.argmax(-1) == held_out.labels, held_out.weight)
+            )
+            self.oof_score_ = float(weight @ hits / weight.sum())
+            return
+        self._logits = NetworkScores.from_model(networks.model, units)
+        self.link_ = CalibratedLink.from_map(learned.map)
+        self.oof_score_ = float(share @ (log_p.argmax(1) == data.labels[rows]))
+        self.oof_proba_ = np.full((len(data.y), data.n_classes), np.nan)
+        self.oof_proba_[rows] = swap_classes(np.exp(log_p))
+        self._oof_of = _digest(data.X, data.y)
+
+    def _fit_without_folds(self, data: _Data, known: LabelNoise | None, groups: Any) -> None:
+        """Logistic regression of a usual strength, where no row can be held out."""
+        if groups is not None or is_learned(self.label_noise):
+            which = "groups" if groups is not None else spell("label_noise", self.label_noise)
+            raise ValueError(
+                f"{which} needs rows to hold out of classes that the other rows have, and there are none; leave it out."
+            )
+        if known is not None:
+            self._noise = FittedNoise.from_noise(known, np.bincount(data.labels) / len(data.labels), known=True)
+        self.is_linear_, self.n_iter_ = True, 0
+        self.network_log_loss_ = self.linear_log_loss_ = self.oof_score_ = float("nan")
+        self._set_linear(data, FALLBACK_ALPHA)
+
+    def _set_linear(self, data: _Data, alpha: float) -> None:
+        noise: FittedNoise | None = getattr(self, "_noise", None)
+        assumed = None if noise is None or noise.rate == 0.0 else noise.matrix_by_classes()
+        model = MultinomialLogisticClassifier(alpha=alpha, label_noise=assumed, random_state=0)
+        model.fit(data.X, data.y, sample_weight=data.weight)
+        self._logits = LinearScores(torch.as_tensor(model.coef_), torch.as_tensor(model.intercept_))
+        self.link_ = model.link_.double()
+
+    # --- predicting ---
+
+    def linear_predictor(self, X: Any) -> np.ndarray:
+        """Predictors ``z`` of shape (n_samples, n_classes - 1), which the link maps to probabilities.
+
+        They are mean logits of the networks, less that of the last class; for two classes, of the second less the first.
+        """
+        with torch.no_grad():
+            logits = self._logits(torch.from_numpy(self._check_features(X).copy())).numpy()
+        predictor: np.ndarray = (logits[:, :-1] - logits[:, -1:]).astype(self._dtype)
+        return predictor
+
+    def _check_features(self, X: Any) -> Any:
+        check_is_fitted(self)
+        self._refuse_sparse(X)
+        return check_features(self, X, dtype=self._dtype, order="C", reset=False)
+
+    def _precision(self) -> np.dtype[Any]:
+        return self._dtype
+
+    def _predict_parts(self, X: Any, *, log: bool, out: np.ndarray | None = None) -> Iterator[tuple[slice, np.ndarray]]:
+        for rows in chunks_in_cache(len(X), max(self._logits.n_features, 4 * len(self.classes_))):
+            with torch.no_grad():
+                log_p = self.link_(self._logits(torch.from_numpy(X[rows].copy())), all_classes=True)
+            values = swap_classes((log_p if log else log_p.exp()).numpy()).astype(self._dtype)
+            if not np.isfinite(values).all():
+                row = rows.start + int(np.flatnonzero(~np.isfinite(values).all(axis=1))[0])
+                raise ValueError(
+                    f"row {row} of {spell('X')} has features so large that its probabilities are not finite; scale them as "
+                    "in the fit."
+                )
+            if out is not None:
+                out[rows] = values
+            yield rows, values
+
+    def _out_of_fold(self, X: Any, y: np.ndarray, cv: Any, groups: Any) -> np.ndarray:
+        """As in the base class; for the rows of the fit and a number of folds, what the fit has found already."""
+        known = getattr(self, "oof_proba_", None)
+        if known is None or not isinstance(cv, Integral) or groups is not None or not np.isfinite(known).all():
+            return super()._out_of_fold(X, y, cv, groups)
+        if self._oof_of == _digest(X, y):
+            log_p: np.ndarray = np.log(np.maximum(known, np.finfo(np.float64).tiny))
+            return log_p
+        return super()._out_of_fold(X, y, cv, groups)
+
+    def _refit(self, X: Any, y: np.ndarray) -> LegendreNetClassifier:
+        """See :meth:`LabelQuality._refit`."""
+        noise: FittedNoise | None = getattr(self, "_noise", None)
+        classes = np.unique(y)
+        if noise is not None and noise.matrix is not None and len(classes) < len(self.classes_):
+            raise ValueError(
+                "cv leaves a fold without rows of a class, for which noise_matrix_ has a row; give fewer folds."
+            )
+        assumed: Any = None if noise is None or noise.rate == 0.0 else noise.rate
+        if noise is not None and noise.matrix is not None:
+            assumed = noise.matrix_by_classes()
+        return clone(self).set_params(verbose=0, label_noise=assumed).fit(X, y)
+
+    def to_onnx(self, path: Any) -> None:
+        """Write the fitted estimator as an ONNX file, to be served without torch or scikit-learn; the write is atomic.
+
+        The model takes ``"X"`` of shape (n, n_features), any ``n >= 1``, in the dtype of the features of the fit, and returns
+        ``"label"``, the most probable class of each row, and ``"probabilities"`` in the order of ``classes_``. Classes and
+        feature names are also in the metadata. Needs the extra ``export``.
+        """
+        check_is_fitted(self)
+        write_model(path, self._onnx_model(getattr(self, "feature_names_in_", None)))
+
+
+def _gain_of_mean(n_means: int, n_networks: int) -> float:
+    """What the mean logits of more networks gain, over what those of a few have gained on a single one.
+
+    The loss of the mean of ``m`` networks is about ``a + c / m``. Held-out rows have those of one and of a few, and
+    predictions are by the mean of all.
+    """
+    if n_means == 1:
+        return 0.0
+    return (1.0 / n_means - 1.0 / n_networks) / (1.0 - 1.0 / n_means)
+
+
+def _search_coarsely(path: LogisticPath) -> PathPoint:
+    """The best strength of logistic regression among powers of ten."""
+    best = path.at(0.0)
+    for exponent in range(-1, -_DECADES - 1, -1):
+        point = path.at(float(exponent))
+        if path.loss(point) < path.loss(best):
+            best = point
+        elif path.loss(point) > (1.0 + _CLEARLY) * path.loss(best):
+            break
+    return best
+
+
+def _digest(X: np.ndarray, y: np.ndarray) -> str:
+    """What identifies the rows of a fit."""
+    digest = hashlib.sha256(np.ascontiguousarray(X, dtype=np.float64).tobytes())
+    digest.update(repr((X.shape, y.tolist())).encode())
+    return digest.hexdigest()

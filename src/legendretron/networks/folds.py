@@ -1,0 +1,134 @@
+"""A network for each fold of a table, all side by side, and what they say of the rows that they have not seen."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from legendretron.links import LabelNoise
+from legendretron.networks.model import NetworkModel
+from legendretron.networks.rules import BETAS, PATIENCE
+from legendretron.training import Sample, TrainingResult, TrainingSettings, train
+from legendretron.training.features import Features
+from legendretron.training.schedule import ROUNDS
+from legendretron.tuning.folds import Fold
+
+__all__ = ["FoldSettings", "LabelledTable", "held_out_logits", "logits_of", "train_folds"]
+
+#: Numbers of all logits of held-out rows that are kept at most: 256 MiB.
+_MOST_KEPT = 2**26
+
+
+class LabelledTable(NamedTuple):
+    """Rows to train on."""
+
+    features: Features  #: inputs of the networks, ``N`` rows
+    labels: Tensor  #: classes from 0, (N,)
+    weight: Tensor  #: of the rows, (N,)
+    n_classes: int  #: ``C``
+
+    def sample(self, parts: list[np.ndarray]) -> Sample:
+        """Some rows for each run; those that have fewer are filled up with rows that do not count."""
+        device, longest = self.labels.device, max(map(len, parts))
+        filled = np.stack([np.concatenate([part, np.full(longest - len(part), part[0])]) for part in parts])
+        rows = torch.as_tensor(filled, device=device)
+        lengths = [len(part) for part in parts]
+        inside = torch.arange(longest, device=device) < torch.tensor(lengths, device=device).unsqueeze(1)
+        return Sample(self.features, rows, self.labels[rows], self.weight[rows] * inside, lengths=lengths)
+
+
+class FoldSettings(NamedTuple):
+    """How the networks are trained; see :class:`~legendretron.networks.model.NetworkModel`."""
+
+    hidden: tuple[int, ...]
+    n_steps: int
+    batch_size: int
+    learning_rate: float
+    dropout: float
+    weight_decay: float
+    label_smoothing: float
+    seed: int
+    verbose: int = 0
+
+
+def train_folds(
+    table: LabelledTable, folds: list[Fold], settings: FoldSettings, noise: LabelNoise | None = None
+) -> tuple[NetworkModel, TrainingResult]:
+    """Train a network on each fold, and keep its best step by the log-loss of the rows that are held out."""
+    like = table.weight
+    generators = [torch.Generator().manual_seed(settings.seed + number) for number in range(len(folds))]
+    model = NetworkModel(
+        table.features.n_features,
+        table.n_classes,
+        settings.hidden,
+        generators,
+        noise=noise,
+        dropout=settings.dropout,
+        weight_decay=settings.weight_decay,
+        label_smoothing=settings.label_smoothing,
+        n_steps=settings.n_steps,
+        dtype=like.dtype,
+        device=like.device,
+    )
+    none = torch.zeros(len(folds), dtype=like.dtype)
+    how = TrainingSettings(
+        none,
+        none,
+        torch.full_like(none, settings.learning_rate),
+        generators,
+        schedule="waves",
+        max_steps=settings.n_steps,
+        batch_size=settings.batch_size,
+        betas=BETAS,
+        tol=0.0,
+        n_iter_no_change=PATIENCE,
+        verbose=settings.verbose,
+        label="networks",
+    )
+    samples: list[Any] = [table.sample([fold[part] for fold in folds]) for part in (0, 1)]
+    if ROUNDS * samples[1].rows.numel() * table.n_classes <= _MOST_KEPT:
+        model.trail = []
+    return model, train(model, samples[0], how, samples[1])
+
+
+def held_out_logits(
+    model: NetworkModel, result: TrainingResult, table: LabelledTable, repeats: list[list[Fold]]
+) -> np.ndarray:
+    """Logits ``(len(repeats), N, C)`` of rows by networks that have not seen them; NaN for rows that were not held out.
+
+    A network keeps the step at which the rows that it holds out are predicted best, so its predictions for just these rows
+    are too good. Here they are those of the step that is best for the other folds. With very many rows that makes no
+    difference, and would take much memory.
+    """
+    if model.trail is None:  # of so many rows that there is one repeat
+        return logits_of(model, table, [held for one in repeats for _, held in one])[None]
+    curves = result.history["validation_loss"].reshape(-1, model.n_runs)
+    logits = np.full((len(repeats), table.features.n_rows, table.n_classes), np.nan)
+    first = 0
+    for number, one in enumerate(repeats):
+        runs = np.arange(first, first + len(one))
+        for run, (_, held) in zip(runs, one, strict=True):
+            others = runs[runs != run] if len(runs) > 1 else runs
+            best = int(np.argmin(curves[:, others].mean(1)))
+            logits[number, held] = model.trail[best][run, : len(held)].double().numpy()
+        first += len(one)
+    return logits
+
+
+def logits_of(model: NetworkModel, table: LabelledTable, parts: list[np.ndarray]) -> np.ndarray:
+    """Mean logits ``(N, C)`` of rows by the networks whose part they are in; NaN for rows in no part."""
+    total = np.zeros((table.features.n_rows, table.n_classes))
+    times = np.zeros(len(total))
+    sample = table.sample(parts)
+    for chunk in model.row_chunks(sample.rows.shape[1]):
+        logits = model.logits(table.features, sample.rows[:, chunk]).double().cpu().numpy()
+        for run, part in enumerate(parts):
+            here = part[chunk]
+            total[here] += logits[run, : len(here)]  # a row is in a part once
+            times[here] += 1.0
+    with np.errstate(invalid="ignore"):
+        mean: np.ndarray = total / times[:, None]
+    return mean

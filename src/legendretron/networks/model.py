@@ -1,0 +1,331 @@
+r"""Networks side by side, with a gradient written out: a batched product for each layer, and few small operations.
+
+.. math::
+
+    h_1 = \phi(x\, \mathrm{diag}(s) W_1 / \sqrt d + b_1), \quad h_2 = \phi(h_1 W_2 / \sqrt{m} + b_2), \quad \dots, \quad
+    z = h\, W / \sqrt{m} + b, \qquad \phi(u) = (1 - a)\, u + a\, \mathrm{selu}(u)
+
+with a learned scale :math:`s` of each input and a learned share :math:`a` of the identity in each unit. Weights are of order
+one, and the roots are part of the formula (the form of the neural tangent kernel), so one rate suits layers of any width.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from legendretron._internal.chunks import chunks
+from legendretron.accelerate.cpu.network_training import CompiledNetworks
+from legendretron.links import LabelNoise, SoftmaxLink
+from legendretron.simplex import predicted_class
+from legendretron.training.features import Features
+from legendretron.training.model import Model
+
+__all__ = ["NetworkModel", "fade", "layer_sizes"]
+
+#: Factors on what is trained, and so on its rate: of the inputs' scales, of biases, of shares of the identity.
+_SCALE, _BIAS, _MIX = 6.0, 0.1, 0.1
+#: Slope of SELU below 0, over that above, and that above.
+_SELU = 1.6732632423543772, 1.0507009873554805
+#: Numbers that masks of dropout are taken from, at a place that depends on the step; at least so many times those of a step.
+_POOL, _TIMES = 2**20, 4
+_STRIDE = 7_368_787
+
+
+def layer_sizes(n_features: int, hidden: Sequence[int], n_classes: int) -> list[tuple[int, int]]:
+    """Inputs and outputs of each layer.
+
+    Examples
+    --------
+    >>> layer_sizes(4, (128, 64), 3)
+    [(4, 128), (128, 64), (64, 3)]
+    """
+    widths = [n_features, *hidden, n_classes]
+    return list(pairwise(widths))
+
+
+def fade(share: float | Tensor) -> float | Tensor:
+    """Factor of what regularises, after a share of the steps: 1 in the first half, then down to 0 along half a cosine.
+
+    Examples
+    --------
+    >>> [fade(t) for t in (0.2, 0.5, 0.75, 1.0)]
+    [1.0, 1.0, 0.5, 0.0]
+    """
+    if isinstance(share, Tensor):
+        return 0.5 * (1.0 + torch.cos(math.pi * (2.0 * share - 1.0).clamp(min=0.0)))
+    return round(0.5 * (1.0 + math.cos(math.pi * max(0.0, 2.0 * share - 1.0))), 12)
+
+
+class NetworkModel(Model):
+    """``R`` networks with logits of all ``C`` classes, softmax, and known noise in the labels if there is some.
+
+    Parameters
+    ----------
+    n_features, n_classes : int
+        ``d`` and ``C``.
+    hidden : sequence of int
+        Units of the hidden layers.
+    generators : list of torch.Generator
+        One per run, on the CPU, for the start.
+    noise : LabelNoise, optional
+        How true labels become observed ones; its rate is not learned.
+    dropout, weight_decay, label_smoothing : float
+        How it is regularised. The first two fade in the second half of the steps. The decay is that of the weights alone, in
+        units of the rate.
+    n_steps : int
+        How many there will be.
+    dtype, device
+        Of the parameters.
+    """
+
+    def __init__(
+        self,
+        n_features: int,
+        n_classes: int,
+        hidden: Sequence[int],
+        generators: list[torch.Generator],
+        *,
+        noise: LabelNoise | None = None,
+        dropout: float = 0.0,
+        weight_decay: float = 0.0,
+        label_smoothing: float = 0.0,
+        n_steps: int = 1,
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        self.n_features = n_features
+        self.layers = layer_sizes(n_features, hidden, n_classes)
+        parts = [torch.stack(run) for run in zip(*(self._start(g) for g in generators), strict=True)]
+        super().__init__([part.to(device, dtype) for part in parts], SoftmaxLink(n_classes))
+        self.weights, self.scale, self.biases, self.mixes = self._split(self.flat)
+        self.n_weights = sum(self.sizes[: len(self.layers)])
+        self.noise = None if noise is None else noise.matrix().detach().to(device, dtype)
+        self._dropout, self._decay, self._smoothing = dropout, weight_decay, label_smoothing
+        self._n_steps = n_steps
+        self._count = torch.zeros((), dtype=torch.int64, device=device)
+        self._number = 0  # the same without waiting for the device
+        self._pool: Tensor | None = None
+        self._source = generators[0]
+        #: logits (R, n, C) of the held-out rows, each time these were looked at; None if they are not to be kept
+        self.trail: list[Tensor] | None = None
+
+    def _start(self, generator: torch.Generator) -> list[Tensor]:
+        """Parameters of one run: weights of variance one but for the last layer's, which are zero."""
+        weights = [torch.randn(size, generator=generator) for size in self.layers[:-1]] + [torch.zeros(self.layers[-1])]
+        hidden = [outputs for _, outputs in self.layers[:-1]]
+        biases = [torch.randn(width, generator=generator) for width in hidden] + [torch.zeros(self.layers[-1][1])]
+        return [*weights, torch.zeros(self.n_features), *biases, *(torch.zeros(width) for width in hidden)]
+
+    def n_multiplications(self, n_rows: float) -> float:
+        """See :class:`Model`."""
+        return 3.0 * self.n_runs * n_rows * sum(a * b for a, b in self.layers)
+
+    def row_chunks(self, n: int) -> list[slice]:
+        """See :class:`Model`."""
+        return chunks(n, self.n_runs * max(max(size) for size in self.layers))
+
+    def changing(self) -> list[Tensor]:
+        """See :class:`Model`."""
+        return [self._count]
+
+    def shrink(self, rate: Tensor) -> None:
+        """Weight decay, see :class:`Model`."""
+        if self._decay:
+            self.flat[:, : self.n_weights].mul_(1.0 - rate * (self._decay * self._fade()))
+
+    @property
+    def n_taken(self) -> int:
+        """Steps that were taken."""
+        return self._number
+
+    def _fade(self) -> float | Tensor:
+        return fade((self._count if self.flat.is_cuda else self._number) / self._n_steps)
+
+    # --- forward ---
+
+    def _first_weight(self) -> Tensor:
+        """Weights of the first layer, times the scales of the inputs."""
+        return self.weights[0] * ((1.0 + _SCALE * self.scale) / math.sqrt(self.n_features)).unsqueeze(-1)
+
+    def _layer(self, number: int, h: Tensor) -> Tensor:
+        """``h W / sqrt(m) + b`` of a layer after the first."""
+        root = 1.0 / math.sqrt(self.layers[number][0])
+        return torch.baddbmm(self.biases[number].unsqueeze(1), h, self.weights[number], beta=_BIAS, alpha=root)
+
+    def _share(self, number: int) -> Tensor:
+        """Share of the activation in the units of a hidden layer; the rest is the identity."""
+        return (1.0 + _MIX * self.mixes[number]).unsqueeze(1)
+
+    def folded(self) -> dict[str, Tensor]:
+        """Weights, biases and shares by the number of the layer, with all factors multiplied out."""
+        tensors: dict[str, Tensor] = {}
+        for k, (inputs, _) in enumerate(self.layers):
+            tensors[f"weight_{k}"] = self._first_weight() if k == 0 else self.weights[k] / math.sqrt(inputs)
+            tensors[f"bias_{k}"] = _BIAS * self.biases[k].unsqueeze(1)
+        shares = {f"share_{k}": self._share(k) for k in range(len(self.mixes))}
+        return {name: tensor.contiguous() for name, tensor in {**tensors, **shares}.items()}
+
+    @torch.no_grad()
+    def logits(self, features: Features, rows: Tensor) -> Tensor:
+        """Logits of rows ``(R, n)`` of the features: ``(R, n, C)``."""
+        z, _ = features.product(rows, self._first_weight(), _BIAS * self.biases[0].unsqueeze(1))
+        for number in range(1, len(self.layers)):
+            z = self._layer(number, torch.lerp(z, functional.selu(z), self._share(number - 1)))
+        return z
+
+    def log_proba(self, features: Features, rows: Tensor) -> Tensor:
+        """Of the labels as they are observed, see :class:`Model`."""
+        return self._observed(self.logits(features, rows))
+
+    def _observed(self, logits: Tensor) -> Tensor:
+        log_p = torch.log_softmax(logits, -1)
+        return log_p if self.noise is None else torch.log((log_p.exp() @ self.noise).clamp(min=_tiny(log_p)))
+
+    @torch.no_grad()
+    def score_sums(self, features: Features, rows: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
+        """See :class:`Model`; the logits are kept in :attr:`trail` as well, where that is asked for."""
+        logits = torch.cat([self.logits(features, rows[:, part]) for part in self.row_chunks(rows.shape[1])], dim=1)
+        if self.trail is not None:
+            self.trail.append(logits.float().cpu())
+        log_q = self._observed(logits)
+        loss = -log_q.gather(-1, labels.unsqueeze(-1)).squeeze(-1)
+        hit = predicted_class(log_q) == labels
+        return torch.stack([(loss * weights).sum(-1), (hit * weights).sum(-1), weights.sum(-1)])
+
+    # --- forward and backward ---
+
+    @torch.no_grad()
+    def loss_gradient(
+        self,
+        features: Features,
+        rows: Tensor,
+        labels: Tensor,
+        weight: Tensor,
+        gradient: Tensor,
+        *,
+        cleared: bool = False,
+    ) -> tuple[Tensor, Tensor]:
+        """See :class:`Model`; the loss is that of smoothed labels, the log-loss that of labels as they are."""
+        last = len(self.layers) - 1
+        of_weights, of_scale, of_biases, of_mixes = self._split(gradient)
+        first = self._first_weight()
+        z, batch = features.product(rows, first, _BIAS * self.biases[0].unsqueeze(1))
+        kept: list[tuple[Tensor, Tensor, Tensor, Tensor | None]] = []
+        for number in range(last):
+            active = functional.selu(z)
+            h, mask = torch.lerp(z, active, self._share(number)), self._mask(z, number)
+            kept.append((z, active, h if mask is None else h.mul_(mask), mask))
+            z = self._layer(number + 1, kept[-1][2])
+        nll, hit, dz = self._loss(z, labels, weight)
+        for number in range(last, 0, -1):
+            below, active, h, mask = kept[number - 1]
+            root = 1.0 / math.sqrt(self.layers[number][0])
+            torch.bmm(h.mT, dz * root, out=of_weights[number])
+            torch.sum(dz, 1, out=of_biases[number]).mul_(_BIAS)
+            dh = torch.bmm(dz, self.weights[number].mT)
+            dh.mul_(root if mask is None else mask * root)
+            torch.sum(active.sub_(below).mul_(dh), 1, out=of_mixes[number - 1]).mul_(_MIX)
+            curved = dh * self._share(number - 1)
+            dz = torch.ops.aten.elu_backward(curved, *_SELU, 1.0, False, below).add_(dh).sub_(curved)
+        batch.gradient(dz, of_weights[0], cleared)
+        torch.sum(dz, 1, out=of_biases[0]).mul_(_BIAS)
+        torch.sum(of_weights[0] * self.weights[0], 2, out=of_scale).mul_(_SCALE / math.sqrt(self.n_features))
+        of_weights[0].mul_(((1.0 + _SCALE * self.scale) / math.sqrt(self.n_features)).unsqueeze(-1))
+        self.advance(1)
+        return nll, hit
+
+    def advance(self, n_steps: int) -> None:
+        """See :class:`Model`."""
+        self._count += n_steps
+        self._number += n_steps
+
+    def compile_steps(
+        self,
+        features: Any,
+        state: tuple[np.ndarray, ...],
+        totals: np.ndarray,
+        numbers: tuple[float, float, float],
+        n_rows: int,
+    ) -> Callable[..., None] | None:
+        """See :class:`Model`."""
+        if not isinstance(features, np.ndarray):
+            return None
+        widths = [self.n_features, *(outputs for _, outputs in self.layers)]
+        return CompiledNetworks(
+            features,
+            state,
+            totals,
+            widths,
+            None if self.noise is None else self.noise.numpy(),
+            self._draw_pool(self.n_runs * n_rows * max(widths[1:])).numpy(),
+            (*numbers, self._smoothing, self._dropout, self._decay),
+            (_SCALE, _BIAS, _MIX, _STRIDE),
+            lambda: (self._number, self._n_steps),
+            n_rows,
+            torch.get_num_threads(),
+        )
+
+    def _split(self, flat: Tensor) -> tuple[list[Tensor], Tensor, list[Tensor], list[Tensor]]:
+        """Weights, scales, biases and mixes, as views of a matrix like ``flat``."""
+        tensors, n = self.views(flat), len(self.layers)
+        return tensors[:n], tensors[n], tensors[n + 1 : 2 * n + 1], tensors[2 * n + 1 :]
+
+    def _loss(self, logits: Tensor, labels: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Log-loss of labels, whether they are the likeliest, and the gradient of the weighted loss of smoothed ones."""
+        log_p = torch.log_softmax(logits, -1)
+        p, hit, n_classes = log_p.exp(), predicted_class(logits) == labels, logits.shape[-1]
+        label = labels.unsqueeze(-1)
+        target = torch.full_like(p, self._smoothing / n_classes)
+        target.scatter_(-1, label, 1.0 - self._smoothing * (1.0 - 1.0 / n_classes))
+        if self.noise is None:
+            nll = -log_p.gather(-1, label).squeeze(-1)
+            return nll, hit, p.sub_(target).mul_(weight.unsqueeze(-1))
+        q = (p @ self.noise).clamp_(min=_tiny(p))
+        nll = -q.gather(-1, label).squeeze(-1).log()
+        dp = target.div_(q).mul_(-weight.unsqueeze(-1)) @ self.noise.mT
+        return nll, hit, p * (dp - (p * dp).sum(-1, keepdim=True))
+
+    def _mask(self, like: Tensor, layer: int) -> Tensor | None:
+        """Factors by which dropout multiplies units: 0 or more than 1, and closer to 1 where it fades.
+
+        Numbers are drawn once. Masks are parts of them, at a place that follows from the step: nothing has to be drawn, or
+        remembered, from step to step.
+        """
+        rate, size = self._dropout, like.numel()
+        if not rate:
+            return None
+        pool = self._draw_pool(like.shape[0] * like.shape[1] * max(outputs for _, outputs in self.layers))
+        room = len(pool) - size
+        if like.is_cuda:
+            place = ((self._count * len(self.layers) + layer) * _STRIDE) % room
+            mask = pool[place + torch.arange(size, device=like.device)]
+        else:
+            mask = pool.narrow(0, ((self._number * len(self.layers) + layer) * _STRIDE) % room, size)
+        mask = mask.view_as(like.mT).mT
+        # so that the variance is that of the faded rate
+        faded = self._fade() * rate
+        if isinstance(faded, float) and faded == rate:
+            return mask
+        strength = (faded / (1.0 - faded) * ((1.0 - rate) / rate)) ** 0.5
+        return 1.0 + strength * (mask - 1.0)
+
+    def _draw_pool(self, size: int) -> Tensor:
+        """Numbers of which masks of up to some size are parts."""
+        if not self._dropout:
+            return self.flat.new_zeros(1)
+        if self._pool is None or len(self._pool) < _TIMES * size:
+            drawn = torch.rand(max(_POOL, _TIMES * size), generator=self._source) >= self._dropout
+            self._pool = drawn.to(self.flat).div_(1.0 - self._dropout)
+        return self._pool
+
+
+def _tiny(like: Tensor) -> float:
+    return float(torch.finfo(like.dtype).tiny)

@@ -1,0 +1,96 @@
+"""``fit --model network`` and ``auto``, and the commands that take what they write."""
+
+import io
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from legendretron import LegendreNetClassifier, LegendreTronClassifier, TableClassifier, load
+
+
+@pytest.fixture(scope="module")
+def rings(tmp_path_factory):
+    """A table in which borders bend, with a column of text and a few wrong labels."""
+    random = np.random.default_rng(0)
+    X = random.normal(size=(400, 2))
+    kind = np.where(np.hypot(X[:, 0], X[:, 1]) > 1.1, "out", "in")
+    frame = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "word": np.where(X[:, 0] > 0, "up", "down"), "kind": kind})
+    frame.loc[:9, "kind"] = np.where(kind[:10] == "in", "out", "in")
+    path = tmp_path_factory.mktemp("rings") / "rings.csv"
+    frame.to_csv(path, index=False)
+    return path
+
+
+@pytest.fixture(scope="module")
+def model(rings, tmp_path_factory):
+    frame = pd.read_csv(rings)
+    path = tmp_path_factory.mktemp("model") / "model.safetensors"
+    network = LegendreNetClassifier((32, 32), max_steps=300, label_noise=0.05, random_state=0)
+    TableClassifier(network).fit(frame.drop(columns="kind"), frame["kind"]).save(path)
+    return path
+
+
+def test_fits_a_network(run, rings, tmp_path, monkeypatch):
+    monkeypatch.setattr("legendretron.estimators.network.steps_for", lambda n_rows: 300)
+    words = ["fit", rings, "-t", "kind", "-o", tmp_path / "m", "--model", "network", "--seed", 0]
+    words += ["--label-noise", 0.05]
+    got = run(*words, "--suspicious", tmp_path / "s.csv", "--json").json
+    assert got["model"] == "network"
+    assert got["choice"]["model"] == "networks"
+    assert got["choice"]["log_loss"] < 0.7 * got["choice"]["logistic_log_loss"]
+    assert got["held_out"]["accuracy"] > 0.85
+    fitted = load(tmp_path / "m")
+    assert isinstance(fitted.estimator_, LegendreNetClassifier)
+    wrong = pd.read_csv(tmp_path / "s.csv")["row_from_0"]
+    assert (wrong < 10).mean() > 0.5
+    assert (wrong < 10).sum() >= 5
+    text = run(*words).out
+    assert "networks; log-loss on held-out rows" in text
+    assert "accuracy, log-loss on the rows held out" in text
+
+
+def test_auto_takes_the_better(run, rings, tables, tmp_path, monkeypatch):
+    monkeypatch.setattr("legendretron.estimators.network.steps_for", lambda n_rows: 200)
+    run("fit", rings, "-t", "kind", "-o", tmp_path / "m", "--model", "auto", "--seed", 0, "--quiet")
+    assert isinstance(load(tmp_path / "m").estimator_, LegendreNetClassifier)
+    random = np.random.default_rng(1)
+    X = random.normal(size=(120, 3))
+    line = pd.DataFrame(X, columns=["a", "b", "c"])
+    line["kind"] = np.where(2 * X[:, 0] + random.logistic(size=120) > 0, "p", "n")
+    line.to_csv(tmp_path / "line.csv", index=False)
+    run("fit", tmp_path / "line.csv", "-t", "kind", "-o", tmp_path / "l", "--model", "auto", "--seed", 0, "--quiet")
+    assert isinstance(load(tmp_path / "l"), LegendreTronClassifier | LegendreNetClassifier)
+
+
+def test_predicts_and_evaluates(run, rings, model, tmp_path):
+    printed = run("predict", model, rings, "--proba").out
+    got = pd.read_csv(io.StringIO(printed))
+    frame = pd.read_csv(rings)
+    np.testing.assert_allclose(
+        got[["p(in)", "p(out)"]], load(model).predict_proba(frame.drop(columns="kind")), atol=1e-12
+    )
+    scores = run("evaluate", model, rings, "-t", "kind", "--report", tmp_path / "r.html", "--json").json
+    assert scores["rows"] == 400
+    page = (tmp_path / "r.html").read_text()
+    assert "Importance of features" in page
+    assert "matters most" in page
+
+
+def test_suspicious_rows(run, rings, model):
+    found = run("suspicious", model, rings, "-t", "kind", "--no-refit", "--threshold", 0.9, "--json").json
+    assert found["suspicious"] >= 5
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--alpha", "0.1"], "it is for --model linear"),
+        (["--tuning", "t.csv"], "it is for --model linear"),
+        (["--stream"], "networks are fitted to tables in memory"),
+        (["--checkpoint", "c"], "it is for --model linear"),
+    ],
+)
+def test_what_networks_cannot_do_is_a_usage_error(run, rings, tmp_path, words, message):
+    ran = run("fit", rings, "-t", "kind", "-o", tmp_path / "m", "--model", "network", "--seed", 0, *words, code=2)
+    assert message in ran.err.replace("\n", " ")

@@ -1,0 +1,202 @@
+"""Networks side by side: gradients, compiled steps, dropout, what is folded for predictions."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from legendretron.links import SymmetricNoise, TransitionNoise
+from legendretron.networks.folds import FoldSettings, LabelledTable, held_out_logits, logits_of, train_folds
+from legendretron.networks.inputs import InputUnits
+from legendretron.networks.model import NetworkModel, fade
+from legendretron.networks.predictor import NetworkScores
+from legendretron.training import Sample, TrainingSettings, as_features, train
+from legendretron.training.schedule import waves
+
+CPU = torch.device("cpu")
+MATRIX = [[0.8, 0.2, 0.0], [0.1, 0.8, 0.1], [0.2, 0.0, 0.8]]
+NOISES = {
+    "none": None,
+    "symmetric": SymmetricNoise(3, 0.3, learned=False, dtype=torch.float64),
+    "matrix": TransitionNoise(MATRIX, dtype=torch.float64),
+}
+
+
+def make_model(hidden=(8, 7), runs=2, **options):
+    generators = [torch.Generator().manual_seed(run) for run in range(runs)]
+    model = NetworkModel(4, 3, hidden, generators, dtype=torch.float64, **options)
+    model.flat += 0.3 * torch.randn(model.flat.shape, generator=torch.Generator().manual_seed(9), dtype=torch.float64)
+    return model
+
+
+@pytest.fixture
+def batch():
+    random = np.random.default_rng(0)
+    features = as_features(random.normal(size=(20, 4)), torch.float64, CPU)
+    rows, labels = (torch.as_tensor(random.integers(most, size=(2, 6))) for most in (20, 3))
+    return features, rows, labels, torch.as_tensor(random.uniform(size=(2, 6)))
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_gradient_is_that_of_autograd(batch, noise):
+    features, rows, labels, weight = batch
+    model = make_model(noise=NOISES[noise], label_smoothing=0.1)
+    gradient = torch.zeros_like(model.flat)
+    nll, hit = model.loss_gradient(features, rows, labels, weight, gradient)
+    leaf = model.flat.clone().requires_grad_()
+    model.weights, model.scale, model.biases, model.mixes = model._split(leaf)
+    z = torch.baddbmm(0.1 * model.biases[0][:, None], features.x[rows], model._first_weight())
+    for layer in (1, 2):
+        z = model._layer(layer, torch.lerp(z, torch.selu(z), model._share(layer - 1)))
+    log_q = torch.log(torch.softmax(z, -1) if model.noise is None else torch.softmax(z, -1) @ model.noise)
+    own = -log_q.gather(-1, labels[..., None])[..., 0]
+    ((0.9 * own - 0.1 * log_q.mean(-1)) * weight).sum().backward()
+    torch.testing.assert_close(gradient, leaf.grad, atol=1e-10, rtol=1e-8)
+    torch.testing.assert_close(nll, own.detach())
+    assert torch.equal(hit, z.argmax(-1) == labels)
+
+
+CASES = {
+    "usual": {},
+    "no dropout": {"dropout": 0.0},
+    "one layer": {"hidden": (9,)},
+    "many rows": {"hidden": (32, 16, 8), "batch": 150},
+    "symmetric": {"noise": "symmetric"},
+    "matrix": {"noise": "matrix"},
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_compiled_steps_equal_plain_ones(case):
+    options = {"hidden": (16, 24), "dropout": 0.2, "noise": "none", "batch": 50, **CASES[case]}
+    random = np.random.default_rng(1)
+    n, runs = 200, 3
+    features = as_features(random.normal(size=(n, 4)), torch.float64, CPU)
+    rows = torch.as_tensor(np.stack([random.permutation(n)[:160] for _ in range(runs)]))
+    labels = torch.as_tensor(random.integers(3, size=(runs, 160)))
+    sample = Sample(features, rows, labels, torch.as_tensor(random.uniform(size=(runs, 160))))
+    found = []
+    for compiled in (True, False):
+        generators = [torch.Generator().manual_seed(run) for run in range(runs)]
+        model = NetworkModel(
+            4, 3, options["hidden"], generators, noise=NOISES[options["noise"]], dropout=options["dropout"],
+            weight_decay=0.02, label_smoothing=0.1, n_steps=30, dtype=torch.float64,
+        )  # fmt: skip
+        rates = torch.full((runs,), 0.04, dtype=torch.float64)
+        settings = TrainingSettings(
+            0 * rates, 0 * rates, rates, generators, schedule="waves", max_steps=30, batch_size=options["batch"],
+            betas=(0.9, 0.95), compiled=compiled,
+        )  # fmt: skip
+        result = train(model, sample, settings)
+        found.append((model.flat, torch.as_tensor(result.history["train_loss"])))
+    torch.testing.assert_close(found[0], found[1], atol=1e-9, rtol=1e-7)
+
+
+def table_of(n=300, seed=0):
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(n, 4))
+    y = (np.hypot(X[:, 0], X[:, 1]) > 1.2).astype(int) + (X[:, 2] > 1.0)
+    table = LabelledTable(as_features(X, torch.float64, CPU), torch.as_tensor(y), torch.ones(n, dtype=torch.float64), 3)
+    folds = [(np.flatnonzero(np.arange(n) % 3 != k), np.flatnonzero(np.arange(n) % 3 == k)) for k in range(3)]
+    return X, table, folds
+
+
+SETTINGS = FoldSettings((32, 32), 300, 64, 0.04, 0.1, 0.02, 0.1, seed=0)
+
+
+def test_a_fold_comes_out_as_if_trained_alone_but_for_masks():
+    _, table, folds = table_of()
+    settings = SETTINGS._replace(dropout=0.0)
+    together, _ = train_folds(table, folds, settings)
+    alone, _ = train_folds(table, folds[:1], settings)
+    torch.testing.assert_close(together.flat[:1], alone.flat, atol=1e-6, rtol=1e-5)
+
+
+def test_held_out_logits_are_those_of_the_network_that_has_not_seen_the_row():
+    X, table, folds = table_of()
+    model, result = train_folds(table, folds, SETTINGS)
+    logits = logits_of(model, table, [held for _, held in folds])
+    assert np.isfinite(logits).all()
+    row = int(folds[1][1][3])
+    own = model.logits(table.features, torch.full((3, 1), row))[1, 0].numpy()
+    np.testing.assert_allclose(logits[row], own, atol=1e-12)
+    assert (logits.argmax(1) == table.labels.numpy()).mean() > 0.85
+    assert int(result.n_iter.max()) <= 50
+    partial = logits_of(model, table, [folds[0][1][:5], folds[1][1][:5], folds[2][1][:5]])
+    assert np.isnan(partial).any(1).sum() == len(X) - 15
+
+
+def test_held_out_rows_are_predicted_at_the_best_step_of_other_folds():
+    _, table, folds = table_of(60)
+    model, result = train_folds(table, folds, SETTINGS)
+    honest = held_out_logits(model, result, table, [folds])
+    assert honest.shape == (1, 60, 3)
+    own = logits_of(model, table, [held for _, held in folds])
+
+    def loss(logits):
+        return float(torch.nn.functional.cross_entropy(torch.as_tensor(logits), table.labels))
+
+    assert loss(own) < loss(honest[0]) + 1e-6  # its own best step was chosen on just these rows
+    curves = result.history["validation_loss"].reshape(-1, 3)
+    best = int(np.argmin(curves[:, [0, 2]].mean(1)))
+    np.testing.assert_allclose(honest[0, folds[1][1]], model.trail[best][1, : len(folds[1][1])].numpy())
+    model.trail = None  # as with very many rows
+    np.testing.assert_array_equal(held_out_logits(model, result, table, [folds])[0], own)
+
+
+def test_folded_scores_are_the_mean_of_the_networks():
+    X, table, folds = table_of()
+    units = InputUnits.fit(X)
+    inputs = units.transform(X, torch.float64)
+    table = table._replace(features=as_features(inputs, torch.float64, CPU))
+    model, _ = train_folds(table, folds, SETTINGS)
+    scores = NetworkScores.from_model(model, units)
+    mean = model.logits(table.features, torch.arange(len(X)).expand(3, -1)).mean(0)
+    torch.testing.assert_close(scores(torch.as_tensor(X)), mean, atol=1e-9, rtol=1e-7)
+
+
+def test_dropout_keeps_the_mean_and_fades():
+    model = make_model(dropout=0.25, n_steps=100)
+    like = torch.zeros(2, 400, 8, dtype=torch.float64)
+    mask = model._mask(like, 0)
+    assert abs(float(mask.mean()) - 1.0) < 0.05
+    assert sorted(mask.unique().tolist()) == pytest.approx([0.0, 4 / 3])
+    model.advance(75)  # half of it is left
+    later = model._mask(like, 0)
+    assert float(later.var()) == pytest.approx(0.125 / 0.875, rel=0.15)
+    model.advance(25)
+    torch.testing.assert_close(model._mask(like, 1), torch.ones_like(like))
+
+
+def test_weight_decay_is_that_of_the_weights_alone():
+    model = make_model(weight_decay=0.5)
+    before = model.flat.clone()
+    model.shrink(torch.tensor([[0.1], [0.2]]))
+    torch.testing.assert_close(
+        model.flat[:, : model.n_weights], before[:, : model.n_weights] * torch.tensor([[0.95], [0.9]])
+    )
+    assert torch.equal(model.flat[:, model.n_weights :], before[:, model.n_weights :])
+
+
+def test_units_of_inputs_are_robust_and_constant_features_vanish():
+    X = np.column_stack([np.r_[np.arange(99.0), 1e9], np.ones(100), np.r_[np.zeros(90), np.ones(10)]])
+    units = InputUnits.fit(X)
+    inputs = units.transform(X, torch.float64)
+    assert np.abs(inputs).max() <= 3.0
+    assert np.ptp(inputs[:99, 0]) > 1.0  # the outlier does not squeeze the others
+    assert not inputs[:, 1].any()
+    assert sorted(np.unique(inputs[:, 2]).round(6)) == [0.0, round(2 / math.sqrt(1 + 4 / 9), 6)]
+    with pytest.raises(ValueError, match="too large"):
+        InputUnits.fit(np.array([[-1.7e308], [1.7e308]]))
+
+
+def test_tensors_fade_as_numbers_do():
+    shares = torch.linspace(0.0, 1.0, 21, dtype=torch.float64)
+    torch.testing.assert_close(fade(shares), torch.tensor([fade(float(t)) for t in shares], dtype=torch.float64))
+
+
+def test_waves_end_at_zero_four_times():
+    ends = [(2**k - 1) / 15 for k in range(5)]
+    assert [waves(t) for t in ends] == pytest.approx([0.0] * 5, abs=1e-12)
+    assert max(waves(t) for t in np.linspace(0.0, 1.0, 1001)) == pytest.approx(1.0, abs=1e-3)
