@@ -57,8 +57,6 @@ def choice_of(estimator: LinearLinkClassifier) -> dict[str, Any]:
         text = f"{used}: all learned links have diverged; lower --learning-rate"
     else:
         text = f"{used}: a learned link was not better by more than its standard error"
-    if hasattr(estimator, "link_test_"):
-        text += f"; {estimator.link_test_}"
     return {**choice, "text": text}
 
 

@@ -226,6 +226,8 @@ def _tell(
         "tuning": None if tuning is None else str(tuning),
     }
     lines = [f"model: {summary['choice']['text']}"]
+    if summary["link_test"] is not None:
+        lines.append(f"link: {estimator.link_test_}")
     if summary["label_noise"] is not None:
         lines.append(f"wrong labels: {noise_in_words(summary['label_noise'])}")
     views = [] if encoder is None else [column_view(encoder.columns_)]
@@ -377,6 +379,7 @@ def _summary(
             "accuracy": history["accuracy"][best],
             "epoch": int(history["epoch"][best]),
         }
+    test = getattr(estimator, "link_test_", None)
     return {
         "model": model.value,
         "out": str(out),
@@ -384,6 +387,9 @@ def _summary(
         "features": estimator.n_features_in_,
         "classes": estimator.classes_,
         "choice": choice_of(estimator),
+        "link_test": {"p_value": test.p_value, "gain": test.gain, "rejected_classes": test.rejected_classes}
+        if test
+        else None,
         "label_noise": found_noise(estimator),
         "epochs": estimator.n_iter_,
         "log_loss": scores.log_loss,

@@ -60,8 +60,8 @@ class EstimatorOptions:
     link_params: Annotated[
         list[str] | None,
         option(
-            "Setting of the link, as NAME=VALUE; repeat it for several. composite: hidden=8 units (4 below 300 rows), "
-            "depth=4 layers, n_blocks=2 networks; canonical: n_nests=4 softmaxes.",
+            "Setting of the link, as NAME=VALUE; repeat it for several. composite: hidden=8 units (4 below 300 rows, 2 for "
+            "two classes), depth=4 layers, n_blocks=2 networks; canonical: n_nests=4 softmaxes.",
             "--link-param",
             panel="Model",
         ),

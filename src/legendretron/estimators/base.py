@@ -295,7 +295,7 @@ class LinearLinkClassifier(SavedLinearClassifier):
                 tuning = self._choose(problem, strengths)
                 if saved_choice is not None:
                     saved_choice.save(tuning)
-                    tuning.logistic = tuning.start = None  # as in a fit that is resumed from here
+                    tuning.logistic = None  # as in a fit that is resumed from here
             alpha, link_alpha = tuning.chosen
         first_weight, first_bias = start.weight, start.bias
         usual = self._protocol().schedule == "cosine" and self._protocol().init != "paper"

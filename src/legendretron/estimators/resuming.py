@@ -12,8 +12,11 @@ import scipy.sparse
 import torch
 from sklearn.base import BaseEstimator
 
+from legendretron._internal.fields import OBJECT, array, check_fields, optional
+from legendretron.links.persistence import link_from_state, link_to_state
 from legendretron.training.checkpoint import load_checkpoint, save_checkpoint
 from legendretron.tuning import Tuning
+from legendretron.tuning.link_search import FittedLink
 
 __all__ = ["ChosenStrengths", "fingerprint"]
 
@@ -41,15 +44,31 @@ class ChosenStrengths:
         """Return what was chosen, or None if nothing was; raise a ``ValueError`` for a file of something else."""
         if not self.path.exists():
             return None
-        return load_checkpoint(self.path, _KIND, self.fingerprint, Tuning.from_state)
+        return load_checkpoint(self.path, _KIND, self.fingerprint, _from_state)
 
     def save(self, tuning: Tuning) -> None:
         """Write what was chosen, atomically."""
-        save_checkpoint(self.path, _KIND, self.fingerprint, tuning.to_state())
+        first = tuning.start
+        start = None
+        if first is not None:
+            start = {"weight": first.weight, "bias": first.bias, "link": link_to_state(first.link)}
+        save_checkpoint(self.path, _KIND, self.fingerprint, {"tuning": tuning.to_state(), "start": start})
 
     def remove(self) -> None:
         """Remove the file, at the end of a fit."""
         self.path.unlink(missing_ok=True)
+
+
+def _from_state(state: dict[str, Any]) -> Tuning:
+    check_fields("choice of strengths", state, {"tuning": OBJECT, "start": optional(OBJECT)})
+    tuning, start = Tuning.from_state(state["tuning"]), state["start"]
+    if start is not None:
+        single = "float32"  # as candidates are trained
+        wanted = {"weight": array(None, None, dtype=single), "bias": array(None, dtype=single), "link": OBJECT}
+        check_fields("start", start, wanted)
+        link = link_from_state(start["link"])
+        tuning.start = FittedLink(torch.as_tensor(start["weight"]), torch.as_tensor(start["bias"]), link)
+    return tuning
 
 
 def fingerprint(estimator: BaseEstimator, identity: tuple[Any, ...]) -> str:
@@ -58,8 +77,8 @@ def fingerprint(estimator: BaseEstimator, identity: tuple[Any, ...]) -> str:
     digest = hashlib.sha256(json.dumps(parameters, sort_keys=True).encode())
     for part in identity:
         arrays = (part.data, part.indices, part.indptr) if scipy.sparse.issparse(part) else (part,)
-        for array in arrays:
-            plain = array.detach().cpu().numpy() if isinstance(array, torch.Tensor) else np.asarray(array)
+        for values in arrays:
+            plain = values.detach().cpu().numpy() if isinstance(values, torch.Tensor) else np.asarray(values)
             plain = plain if plain.dtype.kind in "biuf" else plain.astype(str)
             digest.update(f"{plain.dtype}{plain.shape}".encode())
             digest.update(np.ascontiguousarray(plain).tobytes())

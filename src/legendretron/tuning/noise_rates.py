@@ -59,6 +59,7 @@ class RateEstimate(NamedTuple):
     training: float  #: rate that fits the rows a model was trained on
     error: float  #: standard error of either
     clear: float = 1.0  #: share of held-out rows whose true class is nearly certain
+    evidence: float = 0.0  #: log-likelihood of held-out labels that noise adds to a temperature alone
     agreement: float = 0.0  #: of other rows with suspicious ones, see :mod:`~legendretron.tuning.noise_checks`
     most: float = 1.0  #: rate that the clearest rows allow, see there, too
 
@@ -112,10 +113,12 @@ def estimate_rates(
     some = slice(None, None, -(-n // ENOUGH))
     part = LabelledRows(*(tensor[some] for tensor in held_out))
     best: tuple[float, float] | None = None
+    without = math.inf
     for power in temperatures:
         p_label = _label_probability(part, power)
         rate = _best_rate(p_label, part.weight, n_classes)
         loss = float((observed_loss(-torch.log(p_label), rate, n_classes)[0] * part.weight).sum())
+        without = min(without, -float(torch.log(p_label) @ part.weight))
         if best is None or loss < best[0]:
             best = loss, power
     assert best is not None
@@ -129,7 +132,8 @@ def estimate_rates(
     error = 1.0 / np.sqrt(max(information, 1e-12))
     log_p = torch.log_softmax(held_out.log_p * power, dim=-1)
     clear = float(share @ (log_p.amax(-1) > math.log(_CLEAR)).to(share))
-    estimate = RateEstimate(power, rate, on_training, float(error), clear)
+    evidence = max(0.0, (without - best[0]) / float(part.weight.mean()))
+    estimate = RateEstimate(power, rate, on_training, float(error), clear, evidence)
     return estimate, mix_with_uniform(log_p, log_p.new_tensor(rate))
 
 
