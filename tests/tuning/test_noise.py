@@ -180,15 +180,18 @@ def test_what_is_believed(make_problem):
     assert cut.rate == 0.45
     assert cut.doubt > RateEstimate(1.0, 0.5, 0.5, 0.01).doubt  # labels that are too many for noise may be right
     assert believed(0.3, clear=0.1)
-    few = make_problem(*sure_data(n=150))
-    assert is_believable(RateEstimate(1.0, 0.3, 0.3, 0.01, clear=0.6), few)
-    assert not is_believable(RateEstimate(1.0, 0.3, 0.3, 0.01, clear=0.4), few)
+    few, of_two = make_problem(*sure_data(n=150)), make_problem(*sure_data(n=150, c=2))
+    unclear = RateEstimate(1.0, 0.3, 0.3, 0.01, clear=0.4, evidence=4.0)
+    assert is_believable(unclear, few)
+    assert not is_believable(unclear, of_two)
+    assert is_believable(unclear._replace(clear=0.6), of_two)
+    assert not is_believable(unclear._replace(clear=0.6, evidence=3.0), few)
 
 
 def test_few_wrong_labels_are_none(make_problem):
     problem = make_problem(*sure_data(n=30))
-    assert not is_believable(RateEstimate(1.0, 0.2, 0.05, 0.0), problem)
-    assert is_believable(RateEstimate(1.0, 0.2, 0.08, 0.0), problem)
+    assert not is_believable(RateEstimate(1.0, 0.2, 0.05, 0.0, evidence=9.0), problem)
+    assert is_believable(RateEstimate(1.0, 0.2, 0.08, 0.0, evidence=9.0), problem)
 
 
 def test_a_few_hundred_rows_without_clear_ones_have_no_noise(make_problem):
@@ -206,8 +209,8 @@ def test_training_rows_that_any_labels_would_fit_have_no_say(make_problem):
     problem = make_problem(x, y)
     assert problem.is_wide  # 20 rows in two of three folds, and as many coefficients
     assert not make_problem(x[:, :18], y).is_wide
-    assert is_believable(RateEstimate(1.0, 0.2, 0.0, 0.0), problem)
-    assert not is_believable(RateEstimate(1.0, 0.1, 0.0, 0.0), problem)
+    assert is_believable(RateEstimate(1.0, 0.2, 0.0, 0.0, evidence=9.0), problem)
+    assert not is_believable(RateEstimate(1.0, 0.1, 0.0, 0.0, evidence=9.0), problem)
 
 
 @pytest.mark.parametrize("c", [2, pytest.param(3, marks=pytest.mark.exhaustive)])

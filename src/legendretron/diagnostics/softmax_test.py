@@ -54,6 +54,12 @@ class LinkTest:
         The classes.
     class_p_values : ndarray of shape (C,)
         Of each class against the others, not corrected for their number.
+
+    Examples
+    --------
+    >>> test = LinkTest(5.0, 2, 0.08, 0.01, 0.02, np.arange(2), np.array([0.08, 0.08]))
+    >>> str(test)
+    'softmax will do (p = 0.08)'
     """
 
     statistic: float

@@ -207,7 +207,14 @@ class NoisyLink(Link):
 
 
 def clean_link(link: Link) -> Link:
-    """The link of true labels, without a floor."""
+    """The link of true labels, without a floor.
+
+    Examples
+    --------
+    >>> from legendretron.links import SoftmaxLink
+    >>> type(clean_link(with_noise(SoftmaxLink(3), None, 0.2))).__name__
+    'SoftmaxLink'
+    """
     return link.clean if isinstance(link, NoisyLink) else link
 
 

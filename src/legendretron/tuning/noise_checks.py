@@ -8,8 +8,8 @@ r"""Whether labels that a model takes for wrong are noise: three questions, and 
 
    over the model's probability :math:`q` is near 0 for noise, and near 1 where the model is wrong.
 3. **Is it everywhere?** Random noise strikes clear rows too. So the share of wrong labels among the rows that trees are
-   surest of is an upper bound. Where a few hundred rows are all there is, most of them must be clear, or the evidence
-   strong: otherwise noise cannot be told from classes that overlap.
+   surest of is an upper bound. Where a few hundred rows are all there is, the evidence must be strong, and of two classes
+   most rows clear: otherwise noise cannot be told from classes that overlap.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ _MOST_AGREEMENT = 0.1
 _SLACK = 1.3
 #: Highest rate that can be told from labels without information.
 _HIGHEST = 0.85
-#: Rows times the number of other classes below which half of the rows must be clear; or, of more than two classes, noise must
-#: explain held-out labels better by so much log-likelihood: e^5 is strong evidence by any standard.
-_FEW, _EVIDENCE = 400, 5.0
+#: Rows times the number of other classes below which noise must explain held-out labels better by so much log-likelihood,
+#: which is strong evidence, and, of two classes, half of the rows must be clear.
+_FEW, _EVIDENCE = 400, 3.5
 #: Fewest suspicious rows that are compared; most of them; most rows among which their neighbours are searched.
 _FEWEST_SUSPICIOUS, _MOST_SUSPICIOUS, _MOST_ROWS = 5, 500, 20_000
 _NEIGHBOURS = 5
@@ -91,12 +91,12 @@ def is_believable(estimate: RateEstimate, problem: TuningProblem) -> bool:
     """Whether an estimate that was checked is about noise: the three questions of this module."""
     rate = 0.5 * (estimate.held_out + estimate.lowest)
     few = problem.features.n_rows * (problem.n_classes - 1) < _FEW
-    clear = estimate.clear >= 0.5 or (problem.n_classes > 2 and estimate.evidence >= _EVIDENCE)
+    sure = estimate.evidence >= _EVIDENCE and (problem.n_classes > 2 or estimate.clear >= 0.5)
     return (
         _is_enough(estimate, problem)
         and estimate.agreement < _MOST_AGREEMENT
         and rate <= min(_SLACK * estimate.most, _HIGHEST)
-        and (clear or not few)
+        and (sure or not few)
     )
 
 
