@@ -48,9 +48,8 @@ def p_value(X: np.ndarray, p: np.ndarray, seed: int) -> float:
     """Of the test on labels drawn from these probabilities, without classes of fewer rows than folds."""
     y = draw(p, np.random.default_rng(seed))
     classes, counts = np.unique(y, return_counts=True)
-    if len(classes) < 2 or counts.min() < 5:
-        keep = np.isin(y, classes[counts >= 5])
-        X, y = X[keep], np.unique(y[keep], return_inverse=True)[1]
+    enough = np.isin(y, classes[counts >= 5])
+    X, y = X[enough], np.unique(y[enough], return_inverse=True)[1]
     log_p = cross_val_predict(LogisticRegression(max_iter=300), X, y, cv=5, method="predict_log_proba")
     return score_test(log_p, y, features=X).p_value
 

@@ -72,6 +72,28 @@ def defaults() -> str:
     )
 
 
+def link_test_size() -> str:
+    """Share of false rejections of softmax, by table."""
+    rows = sorted(record("link_test")["size"], key=lambda row: row["rejected"])
+    shape = [f"{row['rows']:,} x {row['features']}, {row['classes']}" for row in rows]
+    return table(
+        ["labels drawn from a logistic regression of", "rows x features, classes", "rejected"],
+        [[row["label"], size, f"{100 * row['rejected']:.0f} %"] for row, size in zip(rows, shape, strict=True)],
+    )
+
+
+def link_test_power() -> str:
+    """Share of rejections of softmax where another link is right, by rows, classes and bend."""
+    rows = record("link_test")["power"]
+    bends = sorted({row["bend"] for row in rows})
+    found = {(row["classes"], row["rows"], row["bend"]): row["rejected"] for row in rows}
+    head = ["classes", "rows", *(f"bend {bend:g}" for bend in bends)]
+    shapes = dict.fromkeys((classes, n) for classes, n, _ in found)
+    return table(
+        head, [[str(c), f"{n:,}", *(f"{100 * found[c, n, bend]:.0f} %" for bend in bends)] for c, n in shapes]
+    )
+
+
 def speed() -> str:
     keys = ("shape", "models", "dtype", "link")
     gpu = {tuple(r[name] for name in keys): r["ms"] for r in record("training_speed_gpu")["rows"]}
@@ -412,7 +434,7 @@ TABLES = {
         "million_times": lambda: f"{record('large_table')['ratios']['fit_seconds']:.2g}",
     },
     "benchmarks/README.md": {"bars": bars},
-    "docs/choosing.md": {"defaults": defaults},
+    "docs/choosing.md": {"defaults": defaults, "size": link_test_size, "power": link_test_power},
     "docs/results.md": {
         "libsvm": lambda: first_table("table_libsvm"),
         "cells": lambda: sentence("table_libsvm", "At noise 0"),

@@ -36,7 +36,7 @@ def test_fits_a_network(run, rings, tmp_path, monkeypatch):
     words = ["fit", rings, "-t", "kind", "-o", tmp_path / "m", "--model", "network", "--seed", 0]
     words += ["--label-noise", 0.05]
     got = run(*words, "--json").json
-    run("suspicious", tmp_path / "m", rings, "-t", "kind", "-o", tmp_path / "s.csv")
+    run("suspicious", tmp_path / "m", rings, "-t", "kind", "--no-refit", "-o", tmp_path / "s.csv")
     assert got["model"] == "network"
     assert got["choice"]["model"] == "networks"
     assert got["choice"]["log_loss"] < 0.7 * got["choice"]["logistic_log_loss"]

@@ -322,7 +322,7 @@ def test_a_link_has_an_inverse_where_it_is_reached(fitted):
     assert not fitted.link_.is_canonical
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("dtype", [np.float32, pytest.param(np.float64, marks=pytest.mark.exhaustive)])
 def test_onnx_gives_the_same(fitted, tmp_path, dtype):
     runtime = pytest.importorskip("onnxruntime")
     X, y, _ = rings(300)
@@ -353,6 +353,7 @@ def test_in_a_classifier_of_tables(tmp_path):
     np.testing.assert_allclose(p, model.predict_proba(frame), atol=1e-5)
 
 
+@pytest.mark.exhaustive
 def test_in_a_calibrator(tmp_path):
     X, y, _ = rings(300)
     model = LegendreCalibrator(LegendreNetClassifier((16,), max_steps=100, random_state=0)).fit(X, y)
