@@ -2,8 +2,8 @@
 
     OMP_NUM_THREADS=1 python benchmarks/link_test.py --data DIR --jobs 2 --out docs/results/link_test.json
 
-*Size*: labels are drawn from the probabilities of a logistic regression fitted to a table, and the test is made on
-predictions that are cross-validated in five folds. The share of rejections at 5 % should be 0.05 or less.
+*Size*: labels are drawn from the probabilities of a logistic regression fitted to a table, its strength chosen by
+cross-validation, and the test is made on predictions that are cross-validated in five folds. The share of rejections at 5 % should be 0.05 or less.
 *Power*: features are normal, labels are drawn from a link bent by so much along each class, ``z + bend * sqrt(1 + z^2)``.
 """
 
@@ -15,13 +15,13 @@ from pathlib import Path
 import numpy as np
 from joblib import Parallel, delayed
 from scipy.special import softmax
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
 from sklearn.model_selection import cross_val_predict
 from sklearn.preprocessing import StandardScaler
 
 from harness import Benchmark, show
 from legendretron.diagnostics.softmax_test import score_test
-from study import load
+from study import LOGISTIC, load
 
 #: Tables that take seconds.
 TABLES = (
@@ -44,18 +44,18 @@ def draw(p: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     return (p.cumsum(1) < rng.random((len(p), 1))).sum(1).clip(max=p.shape[1] - 1)
 
 
-def p_value(X: np.ndarray, p: np.ndarray, seed: int) -> float:
+def p_value(X: np.ndarray, p: np.ndarray, C: float, seed: int) -> float:
     """Of the test on labels drawn from these probabilities, without classes of fewer rows than folds."""
     y = draw(p, np.random.default_rng(seed))
     classes, counts = np.unique(y, return_counts=True)
     enough = np.isin(y, classes[counts >= 5])
     X, y = X[enough], np.unique(y[enough], return_inverse=True)[1]
-    log_p = cross_val_predict(LogisticRegression(max_iter=300), X, y, cv=5, method="predict_log_proba")
+    log_p = cross_val_predict(LogisticRegression(C=C, max_iter=300), X, y, cv=5, method="predict_log_proba")
     return score_test(log_p, y, features=X).p_value
 
 
-def rejections(X: np.ndarray, p: np.ndarray, options: argparse.Namespace) -> dict[str, float]:
-    values = Parallel(n_jobs=options.jobs)(delayed(p_value)(X, p, seed) for seed in range(options.draws))
+def rejections(X: np.ndarray, p: np.ndarray, C: float, options: argparse.Namespace) -> dict[str, float]:
+    values = Parallel(n_jobs=options.jobs)(delayed(p_value)(X, p, C, seed) for seed in range(options.draws))
     return {"draws": options.draws, "rejected": float(np.mean(np.array(values) < 0.05))}
 
 
@@ -70,8 +70,9 @@ def main() -> None:
     for name in options.tables:
         X, y, facts = load(name, options.data)
         X = StandardScaler().fit_transform(X.toarray() if hasattr(X, "toarray") else X)
-        p = LogisticRegression(max_iter=1000).fit(X, y).predict_proba(X)
-        size.append(show({"table": name, **facts, **rejections(X, p, options)}))
+        model = LogisticRegressionCV(**{**LOGISTIC, "l1_ratios": (0,)}, max_iter=1000).fit(X, y)
+        p, C = model.predict_proba(X), float(model.C_)
+        size.append(show({"table": name, **facts, "C": C, **rejections(X, p, C, options)}))
     for n_classes in (2, 4, 10):
         for n in (300, 1000, 3000):
             rng = np.random.default_rng(n)
@@ -80,7 +81,7 @@ def main() -> None:
             for bend in BENDS:
                 bent = z + bend * np.sqrt(1 + z**2) * np.where(np.arange(n_classes) % 2, 1.0, -1.0)
                 p = softmax(bent, axis=1)
-                power.append(show({"classes": n_classes, "rows": n, "bend": bend, **rejections(X, p, options)}))
+                power.append(show({"classes": n_classes, "rows": n, "bend": bend, **rejections(X, p, 1.0, options)}))
     benchmark.write(size=size, power=power)
 
 
