@@ -3,7 +3,8 @@
     OMP_NUM_THREADS=1 python benchmarks/link_test.py --data DIR --jobs 2 --out docs/results/link_test.json
 
 *Size*: labels are drawn from the probabilities of a logistic regression fitted to a table, its strength chosen by
-cross-validation, and the test is made on predictions that are cross-validated in five folds. The share of rejections at 5 % should be 0.05 or less.
+cross-validation, and the test is made on predictions that are cross-validated in five folds. The share of rejections at 5 %
+should be 0.05 or less.
 *Power*: features are normal, labels are drawn from a link bent by so much along each class, ``z + bend * sqrt(1 + z^2)``.
 """
 
