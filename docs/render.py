@@ -89,9 +89,7 @@ def link_test_power() -> str:
     found = {(row["classes"], row["rows"], row["bend"]): row["rejected"] for row in rows}
     head = ["classes", "rows", *(f"bend {bend:g}" for bend in bends)]
     shapes = dict.fromkeys((classes, n) for classes, n, _ in found)
-    return table(
-        head, [[str(c), f"{n:,}", *(f"{100 * found[c, n, bend]:.0f} %" for bend in bends)] for c, n in shapes]
-    )
+    return table(head, [[str(c), f"{n:,}", *(f"{100 * found[c, n, bend]:.0f} %" for bend in bends)] for c, n in shapes])
 
 
 def speed() -> str:
