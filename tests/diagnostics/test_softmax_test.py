@@ -78,6 +78,8 @@ def test_bad_input_is_refused():
     model = LogisticRegression().fit(x, y)
     with pytest.raises(ValueError, match="labels of the classes"):
         link_test(model, x, np.where(y, 7, 0))
+    with pytest.raises(ValueError, match="labels of the classes"):
+        link_test(model, x, np.where(y, "yes", "no"))
     with pytest.raises(ValueError, match="predict_proba"):
         link_test(LinearSVC().fit(x, y), x, y)
     with pytest.raises(ValueError, match="at least 2 rows"):
@@ -95,3 +97,16 @@ def test_a_fit_says_what_it_found(tmp_path):
     given = LegendreTronClassifier(alpha=0.1, link_alpha=0.1, max_epochs=2).fit(x, y)
     with pytest.raises(AttributeError, match="link_test_"):
         _ = given.link_test_
+
+
+def test_weights_of_rows_count():
+    rng = np.random.default_rng(0)
+    z = 2.0 * rng.normal(size=(2000, 3))
+    bent = z + 2.0 * np.sqrt(1.0 + z**2) * np.array([1.0, -1.0, 0.0])
+    labels = np.where(np.arange(2000) < 1000, draw(z, rng), draw(bent, rng))
+    said = log_softmax(z, axis=1)
+    plain, alike = (score_test(said, labels, sample_weight=weight) for weight in (None, np.full(2000, 3.0)))
+    assert alike.statistic == pytest.approx(plain.statistic)
+    assert plain.p_value < 1e-6
+    weight = np.where(np.arange(2000) < 1000, 1.0, 1e-9)  # the rows of the other link count for nothing
+    assert score_test(said, labels, sample_weight=weight).p_value > 0.01

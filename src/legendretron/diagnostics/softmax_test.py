@@ -127,10 +127,10 @@ def link_test(estimator: Any, X: Any, y: Any) -> LinkTest:
     if not hasattr(estimator, "predict_proba"):
         raise ValueError(f"estimator must have predict_proba, got {type(estimator).__name__}.")
     y, classes = np.asarray(y), np.asarray(estimator.classes_)
-    labels = np.searchsorted(classes, y)
-    known = classes[np.minimum(labels, len(classes) - 1)] == y
+    known = np.isin(y, classes)
     if y.ndim != 1 or not known.all():
         raise ValueError(f"y must hold labels of the classes {classes.tolist()}, got {np.unique(y[~known]).tolist()}.")
+    labels = np.searchsorted(classes, y)
     if hasattr(estimator, "predict_log_proba"):
         log_proba = np.asarray(estimator.predict_log_proba(X), dtype=np.float64)
     else:
@@ -147,6 +147,7 @@ def score_test(
     *,
     features: np.ndarray | None = None,
     classes: np.ndarray | None = None,
+    sample_weight: np.ndarray | None = None,
     robust: bool = True,
 ) -> LinkTest:
     """Test softmax by the log-probabilities (n, C) of held-out rows and their labels from 0.
@@ -161,6 +162,8 @@ def score_test(
         What the logits are linear in; left out if there are too few rows for them.
     classes : ndarray of shape (C,), optional
         Names of the classes.
+    sample_weight : ndarray of shape (n,), optional
+        Weights of the rows; only their ratios matter.
     robust : bool
         Whether the covariance is that of the scores, or the one that predicted probabilities imply. The second has more
         power, but rejects too often where a model is surer than it may be.
@@ -168,7 +171,8 @@ def score_test(
     n, n_classes = log_proba.shape
     if n < 2:
         raise ValueError(f"a test needs at least 2 rows, got {n}.")
-    log_p = _recalibrate(log_proba, labels)
+    share = np.ones(n) if sample_weight is None else sample_weight / sample_weight.mean()
+    log_p = _recalibrate(log_proba, labels, share)
     p = np.exp(log_p)
     residual = -p
     residual[np.arange(n), labels] += 1.0
@@ -185,7 +189,7 @@ def score_test(
         shapes.append(np.tanh(u))
     bent = np.stack(shapes, axis=2)  # (n, directions, shapes)
     for j, a in enumerate(directions):
-        weight = p @ a**2 - (p @ a) ** 2
+        weight = share * (p @ a**2 - (p @ a) ** 2)
         columns = np.column_stack([*known, u[:, j]])
         weighted = columns * weight[:, None]
         gram = weighted.T @ columns
@@ -193,6 +197,7 @@ def score_test(
         bent[:, j] -= columns @ np.linalg.solve(gram, weighted.T @ bent[:, j])
     bent = bent.reshape(n, -1)
     directions = directions.repeat(len(shapes), axis=0)
+    bent *= share[:, None]
     scores = (residual @ directions.T) * bent
     if robust:
         variance = scores.T @ scores / n
@@ -226,18 +231,20 @@ def _p_value(statistic: float, df: int, n: int) -> float:
     return float(f.sf(statistic * (n - df) / (df * (n - 1)), df, n - df))
 
 
-def _recalibrate(log_proba: np.ndarray, labels: np.ndarray) -> np.ndarray:
+def _recalibrate(log_proba: np.ndarray, labels: np.ndarray, weight: np.ndarray) -> np.ndarray:
     """Log-probabilities after the temperature and the biases that fit the labels best."""
     z = np.clip(log_proba - log_proba.max(axis=1, keepdims=True), -1e3, 0.0)
     n, n_classes = z.shape
     rows = np.arange(n)
 
-    def loss(parameters: np.ndarray) -> tuple[float, np.ndarray]:
+    def objective(parameters: np.ndarray) -> tuple[float, np.ndarray]:
         log_p = log_softmax(parameters[0] * z + np.append(parameters[1:], 0.0), axis=1)
         away = np.exp(log_p)
         away[rows, labels] -= 1.0
-        return -log_p[rows, labels].mean(), np.append((away * z).sum() / n, away[:, :-1].mean(axis=0))
+        away *= weight[:, None]
+        loss = -float(weight @ log_p[rows, labels]) / n
+        return loss, np.append((away * z).sum() / n, away[:, :-1].mean(axis=0))
 
-    best: Any = minimize(loss, np.append(1.0, np.zeros(n_classes - 1)), jac=True, method="L-BFGS-B")
+    best: Any = minimize(objective, np.append(1.0, np.zeros(n_classes - 1)), jac=True, method="L-BFGS-B")
     calibrated: np.ndarray = log_softmax(best.x[0] * z + np.append(best.x[1:], 0.0), axis=1)
     return calibrated

@@ -51,7 +51,7 @@ class ChosenStrengths:
         first = tuning.start
         start = None
         if first is not None:
-            start = {"weight": first.weight, "bias": first.bias, "link": link_to_state(first.link)}
+            start = {"weight": first.weight.cpu(), "bias": first.bias.cpu(), "link": link_to_state(first.link)}
         save_checkpoint(self.path, _KIND, self.fingerprint, {"tuning": tuning.to_state(), "start": start})
 
     def remove(self) -> None:

@@ -271,7 +271,8 @@ class LogisticPath:
         rows, runs = self._held(self._noise_folds)
         some = slice(None, None, -(-len(rows) // ENOUGH))
         held_out = self._labelled(base.fitted.first(self._noise_folds.stop), rows[some], runs[some])
-        return score_test(held_out.log_p.cpu().numpy(), held_out.labels.cpu().numpy(), robust=robust)
+        log_p, labels, weight = (part.cpu().numpy() for part in held_out)
+        return score_test(log_p, labels, sample_weight=weight, robust=robust)
 
     def gain(self, point: PathPoint, base: PathPoint) -> Difference:
         """Mean loss of a point without noise minus that of one with noise, and its standard error."""

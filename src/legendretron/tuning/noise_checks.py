@@ -90,20 +90,22 @@ def check_estimate(
 def is_believable(estimate: RateEstimate, problem: TuningProblem) -> bool:
     """Whether an estimate that was checked is about noise: the three questions of this module."""
     rate = 0.5 * (estimate.held_out + estimate.lowest)
-    few = problem.features.n_rows * (problem.n_classes - 1) < _FEW
     sure = estimate.evidence >= _EVIDENCE and (problem.n_classes > 2 or estimate.clear >= 0.5)
     return (
         _is_enough(estimate, problem)
         and estimate.agreement < _MOST_AGREEMENT
         and rate <= min(_SLACK * estimate.most, _HIGHEST)
-        and (sure or not few)
+        and (sure or not _has_few_rows(problem))
     )
 
 
 def is_possible_share(wrong: float, problem: TuningProblem) -> bool:
     """Whether a share of wrong labels matters, and clear rows allow it."""
-    few = problem.features.n_rows * (problem.n_classes - 1) < _FEW
-    return not few and _LEAST_SHARE <= wrong <= _SLACK * least_bound(problem.trees)
+    return not _has_few_rows(problem) and _LEAST_SHARE <= wrong <= _SLACK * least_bound(problem.trees)
+
+
+def _has_few_rows(problem: TuningProblem) -> bool:
+    return problem.features.n_rows * (problem.n_classes - 1) < _FEW
 
 
 def _is_enough(estimate: RateEstimate, problem: TuningProblem) -> bool:
