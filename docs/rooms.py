@@ -76,7 +76,7 @@ COLUMNS = {
     "links": -0.8,
     "potentials": -0.9,
     "projected_categorical": 1.7,
-    "export": -4.4,
+    "export": -3.7,
     "preprocessing": -6.1,
     "simplex": 0.2,
     "datasets": -7.6,

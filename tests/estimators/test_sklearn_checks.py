@@ -17,7 +17,7 @@ LONG = [
         solver="lbfgs", max_epochs=3000, alpha=0.1, link_alpha=0.1, tol=1e-12, random_state=0, **SMALL
     ),
     LegendreTronClassifier(link="canonical", max_epochs=30, **SHORT),
-    LegendreTronClassifier.from_paper("libsvm", max_epochs=20, random_state=0),
+    LegendreTronClassifier.from_paper("libsvm", max_epochs=100, random_state=0),
     MultinomialLogisticClassifier(alpha=1e-4, solver="adam", max_epochs=20, learning_rate=0.1, random_state=0),
 ]
 

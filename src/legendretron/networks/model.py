@@ -114,7 +114,7 @@ class NetworkModel(Model):
         self._number = 0  # the same without waiting for the device
         self._pool: Tensor | None = None
         self._source = generators[0]
-        #: logits (R, n, C) of the held-out rows, each time these were looked at; None if they are not to be kept
+        #: logits (R, n, C) of the held-out rows, each time these were looked at; None if they are not to be saved
         self.trail: list[Tensor] | None = None
 
     def _start(self, generator: torch.Generator) -> list[Tensor]:
@@ -132,7 +132,7 @@ class NetworkModel(Model):
         """See :class:`Model`."""
         return chunks(n, self.n_runs * max(max(size) for size in self.layers))
 
-    def changing(self) -> list[Tensor]:
+    def mutable_tensors(self) -> list[Tensor]:
         """See :class:`Model`."""
         return [self._count]
 
@@ -191,7 +191,7 @@ class NetworkModel(Model):
 
     @torch.no_grad()
     def score_sums(self, features: Features, rows: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
-        """See :class:`Model`; the logits are kept in :attr:`trail` as well, where that is asked for."""
+        """See :class:`Model`; the logits are saved in :attr:`trail` as well, where that is asked for."""
         logits = torch.cat([self.logits(features, rows[:, part]) for part in self.row_chunks(rows.shape[1])], dim=1)
         if self.trail is not None:
             self.trail.append(logits.float().cpu())
@@ -218,15 +218,15 @@ class NetworkModel(Model):
         of_weights, of_scale, of_biases, of_mixes = self._split(gradient)
         first = self._first_weight()
         z, batch = features.product(rows, first, _BIAS * self.biases[0].unsqueeze(1))
-        kept: list[tuple[Tensor, Tensor, Tensor, Tensor | None]] = []
+        saved: list[tuple[Tensor, Tensor, Tensor, Tensor | None]] = []
         for number in range(last):
             active = functional.selu(z)
             h, mask = torch.lerp(z, active, self._share(number)), self._mask(z, number)
-            kept.append((z, active, h if mask is None else h.mul_(mask), mask))
-            z = self._layer(number + 1, kept[-1][2])
+            saved.append((z, active, h if mask is None else h.mul_(mask), mask))
+            z = self._layer(number + 1, saved[-1][2])
         nll, hit, dz = self._loss(z, labels, weight)
         for number in range(last, 0, -1):
-            below, active, h, mask = kept[number - 1]
+            below, active, h, mask = saved[number - 1]
             root = 1.0 / math.sqrt(self.layers[number][0])
             torch.bmm(h.mT, dz * root, out=of_weights[number])
             torch.sum(dz, 1, out=of_biases[number]).mul_(_BIAS)

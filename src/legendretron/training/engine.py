@@ -172,7 +172,14 @@ class _Steps:
         step = Step(s.model, features, s.penalty, optimiser, s.rate, s.totals, joint_rows, layout)
         if joint:
             return step
-        changing = [s.model.flat, optimiser.first, optimiser.second, optimiser.count, s.totals, *s.model.changing()]
+        changing = [
+            s.model.flat,
+            optimiser.first,
+            optimiser.second,
+            optimiser.count,
+            s.totals,
+            *s.model.mutable_tensors(),
+        ]
         return make_step(step, changing, s.settings.compiled)
 
 

@@ -74,7 +74,7 @@ class Model(ABC):
     ) -> None:
         """Initialise what depends on a first batch, rows ``(R, n)`` with their weights, if something does."""
 
-    def changing(self) -> list[Tensor]:
+    def mutable_tensors(self) -> list[Tensor]:
         """What a step changes beside the parameters."""
         return []
 
