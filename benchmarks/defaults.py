@@ -458,7 +458,7 @@ def report(records: list[Record], folder: Path) -> list[Path]:
     datasets, run = results.values_of("dataset"), results.values_of("model")
     main, variants = ([model for model in group if model in run] for group in (MAIN, ABLATION))
     picture = draw(results, datasets, folder / "defaults.png")
-    sections = ["# LegendreTronClassifier() against what one would use instead", _INTRODUCTION]
+    sections = ["# LegendreTronClassifier() against what one would use instead", _INTRODUCTION, study.DISCLOSURE]
     if main:
         sections += [
             _quality_table(results, datasets, main, ["accuracy", "log_loss"]),

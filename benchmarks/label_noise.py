@@ -569,6 +569,7 @@ def report(records: list[Record], folder: Path) -> list[Path]:
     sections = [
         "# Training labels of which some are wrong",
         _introduction(EXPERIMENT),
+        study.DISCLOSURE,
         "\n".join(f"- **{model}**: {ABOUT[model]}" for model in models),
         _missing(records, EXPERIMENT),
         *_in_short(results, noises, models),

@@ -151,11 +151,11 @@ def report(records: list[Record], folder: Path) -> list[Path]:
     complete = (len(tables), splits) == (len(TABLES), SPLITS)
     sections = [
         "# Other tables",
-        f"`{OURS}` against `{BASELINE}` on {len(tables)} tables of KEEL, {splits} splits each. The links and their "
-        "strengths were not chosen on them. The rules by which wrong labels are believed were: a first version "
-        "failed on some of these tables. Labels of training rows are made wrong at random, to a class that is not the "
+        f"`{OURS}` against `{BASELINE}` on {len(tables)} tables of KEEL, {splits} splits each. Labels of training "
+        "rows are made wrong at random, to a class that is not the "
         "right one; those of test rows are right. Paired t-tests "
         f"at {100 * (1 - LEVEL):g} %: **better**, *worse*.",
+        study.DISCLOSURE,
         "" if complete else f"**Incomplete: {SPLITS} splits of {len(TABLES)} tables are planned.**",
         "## Better and worse",
         "In how many tables ours is significantly better / worse:",

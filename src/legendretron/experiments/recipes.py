@@ -104,7 +104,7 @@ _CLASSES: dict[str, type[BaseEstimator]] = {
     )
 }
 #: Raise the version of a class when its defaults, or what they do, change: runs of the version before are then run again.
-VERSIONS = {"LegendreTronClassifier": 1, "MultinomialLogisticClassifier": 1, "LegendreCalibrator": 1}
+VERSIONS = {"LegendreTronClassifier": 2, "MultinomialLogisticClassifier": 1, "LegendreCalibrator": 1}
 #: Parameters that belong to a run or to the machine, not to the recipe.
 _ELSEWHERE = ("random_state", "device", "verbose", "checkpoint", "n_jobs")
 #: Always named, so that a trial with fewer of them is another recipe.
@@ -150,10 +150,22 @@ def make_estimator(recipe: Mapping[str, Any], *, device: str = "cpu", seed: int 
 
 
 def chosen_strengths(estimator: BaseEstimator) -> dict[str, Any]:
-    """The link and the strengths that a fit has chosen; None where it chooses none. JSON has no infinity but its name."""
+    """The link and the strengths that a fit has chosen; None where it chooses none. JSON has no infinity but its name.
+
+    ``gain`` has the standard errors by which held-out rows speak for a learned link that was chosen.
+    """
     chosen: dict[str, Any] = {"link": type(estimator.link_).__name__}
     for name in ("alpha", "link_alpha"):
         value = getattr(estimator, f"{name}_", None)
         number = None if value is None else float(value)
         chosen[name] = "inf" if number == float("inf") else number
+    for model, away, error, best in zip(
+        *(
+            getattr(estimator, "tuning_", {}).get(name, ())
+            for name in ("model", "difference", "difference_error", "chosen")
+        ),
+        strict=True,
+    ):
+        if best and model == "learned link" and error > 0.0:
+            chosen["gain"] = -away / error
     return chosen
