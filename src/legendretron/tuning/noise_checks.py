@@ -28,6 +28,7 @@ from legendretron.tuning.trees import Trees
 __all__ = [
     "check_estimate",
     "is_believable",
+    "is_possible",
     "is_possible_share",
     "least_bound",
     "neighbour_agreement",
@@ -79,21 +80,25 @@ def check_estimate(
     q, observed = torch.exp(log_q[index]).cpu().numpy(), labels[index].cpu().numpy()
     q_label = q[np.arange(len(q)), observed]
     suspicious = (estimate.held_out / problem.n_classes) / q_label > 0.5
-    agreement = neighbour_agreement(problem.features, rows, q, observed, suspicious)
-    if agreement >= _MOST_AGREEMENT:  # trees take long
-        return estimate._replace(agreement=agreement)
-    agreement = max(agreement, tree_agreement(problem.trees, rows, q, observed, suspicious))
+    agreement = max(
+        neighbour_agreement(problem.features, rows, q, observed, suspicious),
+        tree_agreement(problem.trees, rows, q, observed, suspicious),
+    )
     most = least_bound(problem.trees) * problem.n_classes / (problem.n_classes - 1)
     return estimate._replace(agreement=agreement, most=min(1.0, most))
 
 
 def is_believable(estimate: RateEstimate, problem: TuningProblem) -> bool:
     """Whether an estimate that was checked is about noise: the three questions of this module."""
+    return is_possible(estimate, problem) and estimate.agreement < _MOST_AGREEMENT
+
+
+def is_possible(estimate: RateEstimate, problem: TuningProblem) -> bool:
+    """Whether an estimate may be about noise, though the model may not fit: a model that fits better is to be asked."""
     rate = 0.5 * (estimate.held_out + estimate.lowest)
     sure = estimate.evidence >= _EVIDENCE and (problem.n_classes > 2 or estimate.clear >= 0.5)
     return (
         _is_enough(estimate, problem)
-        and estimate.agreement < _MOST_AGREEMENT
         and rate <= min(_SLACK * estimate.most, _HIGHEST)
         and (sure or not _has_few_rows(problem))
     )

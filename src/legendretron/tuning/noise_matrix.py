@@ -142,8 +142,9 @@ def describe_matrices(matrices: list[Tensor], labels: Tensor) -> tuple[Tensor, F
     error = math.sqrt(max(middle * (1.0 - middle), 0.0) / len(labels))
     low, high = max(0.0, wrong[0] - INTERVAL_ERRORS * error), min(1.0, wrong[1] + INTERVAL_ERRORS * error)
     scale = n_classes / (n_classes - 1)
-    # wrong labels that held-out rows have more than the mean are predictions that fail, as for a rate
-    doubt = min(max(0.0, (wrong[1] - middle) / (1.0 - middle)) * scale, 0.5)
+    # as for a rate: wrong labels that held-out rows have more than the mean are predictions that fail
+    away = math.hypot(max(0.0, wrong[1] - middle), INTERVAL_ERRORS * error)
+    doubt = min(away / (1.0 - middle) * scale, 0.5)
     rate, low, high = (min(share * scale, 1.0 - 1e-9) for share in (middle, low, high))
     return matrix, FoundNoise(rate, 1.0, doubt, rate, low, high)
 

@@ -13,7 +13,7 @@ from legendretron.links import TransitionNoise
 from legendretron.tuning.candidates import Candidate
 from legendretron.tuning.link_search import LinkScore, may_gain, search_links
 from legendretron.tuning.logistic_path import LogisticPath, PathPoint
-from legendretron.tuning.noise_checks import is_believable
+from legendretron.tuning.noise_checks import is_believable, is_possible
 from legendretron.tuning.noise_matrix import find_matrix, has_pattern
 from legendretron.tuning.noise_rates import RateEstimate
 from legendretron.tuning.noise_search import search_noise
@@ -75,7 +75,7 @@ def tune(problem: TuningProblem, links: list[Candidate], *, logistic: bool, alph
                 return with_matrix
         doubt = path.doubt
         if noisy:
-            rate = noisy[0].noise.rate if believed else 0.0
+            rate = noisy[0].noise.rate if believed or is_possible(noisy[0].noise, problem) else 0.0
             tuning.noise = _describe_noise(noisy[0].rate, noisy[0].noise) if believed else _no_noise(noisy[0].noise)
     if logistic:
         base = noisy[0] if believed else plain
