@@ -172,12 +172,6 @@ def ours_against_baseline(results: Results, dataset: str, name: str) -> Comparis
     return study.against(results, (dataset,), OURS, BASELINE, name)
 
 
-def time_ratio(results: Results, dataset: str, name: str = "fit_seconds") -> float | None:
-    """Median over the splits of our time as a multiple of the baseline's on the same split."""
-    ours, theirs = results.pairs((dataset, OURS), (dataset, BASELINE), name)
-    return statistics.median(a / b for a, b in zip(ours, theirs, strict=True)) if ours else None
-
-
 def log_loss_ratio(results: Results, dataset: str, model: str, other: str) -> tuple[float, float] | None:
     """Ratio of mean log-losses on the splits that both have, and the factor from it to the ends of a 99 % interval.
 
@@ -237,7 +231,7 @@ def promises(results: Results, datasets: Sequence[str]) -> list[str]:
     excess = {dataset: result.difference.value / result.other.value for dataset, result in losses.items()}
     tested = [dataset for dataset in losses if (dataset, "log_loss") in words]
     better = [dataset for dataset in tested if words[dataset, "log_loss"] == "better"]
-    ratios = {dataset: ratio for dataset in datasets if (ratio := time_ratio(results, dataset)) is not None}
+    ratios = {dataset: ratio for dataset in datasets if (ratio := study.time_ratio(results, (dataset,))) is not None}
     mean = geometric_mean(ratios.values())
 
     def is_far(result: Comparison) -> bool:
@@ -327,7 +321,9 @@ def _times_table(results: Results, datasets: Sequence[str], models: Sequence[str
 
     pair = [model for model in (BASELINE, OURS) if model in models]
     others = [model for model in models if model not in pair]
-    ratios = {dataset: ratio for dataset in datasets if (ratio := time_ratio(results, dataset, name)) is not None}
+    ratios = {
+        dataset: ratio for dataset in datasets if (ratio := study.time_ratio(results, (dataset,), name)) is not None
+    }
     lines = [
         [
             results.facts(dataset)["label"],
@@ -493,6 +489,7 @@ def report(records: list[Record], folder: Path) -> list[Path]:
             "## What the default chose",
             "In how many splits the fitted model is logistic regression, and the strengths of the penalties.",
             _strengths_table(results, datasets),
+            study.weak_links(results, [(dataset,) for dataset in datasets]),
         ]
     if variants:
         sections += [

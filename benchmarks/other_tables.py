@@ -142,6 +142,24 @@ def _rates(results: Results, noises: Sequence[float]) -> str:
     return "\n".join(lines)
 
 
+def _times(results: Results, noises: Sequence[float]) -> str:
+    """Times against the baseline: in the mean, on the slowest large table, and where the result is logistic regression."""
+    lines = []
+    for noise in noises:
+        cells = cells_of(results, [noise])
+        ratios = {cell[0]: ratio for cell in cells if (ratio := study.time_ratio(results, cell)) is not None}
+        large = {table: ratio for table, ratio in ratios.items() if results.facts(table)["rows"] >= 1000}
+        plain = {
+            table: ratio
+            for table, ratio in large.items()
+            if all(record["link_alpha"] == "inf" for record in results.records(table, noise, OURS))
+        }
+        worst = [f"{max(some.values()):.1f} ({max(some, key=some.__getitem__)})" for some in (large, plain) if some]
+        lines.append([noise_name(noise), f"{study.geometric_mean(ratios.values()):.2f}", *worst])
+    head = ["geometric mean", "most, of tables with 1,000 rows", "most, where all results are logistic regressions"]
+    return markdown_table(["wrong labels", *head], lines)
+
+
 def report(records: list[Record], folder: Path) -> list[Path]:
     """Write ``other_tables.md`` and ``.csv``."""
     records = study.in_order(records, dataset=TABLES, noise=NOISES, model=sorted(EXPERIMENT.models))
@@ -163,6 +181,11 @@ def report(records: list[Record], folder: Path) -> list[Path]:
         "## Share of wrong labels",
         f"On tables with at least {ENOUGH_ROWS:,} rows to train on and an accuracy above {CLEAR:g} % without noise:",
         _rates(results, NOISES),
+        "## Times",
+        f"Seconds of a fit as a multiple of {BASELINE}'s on the same split, one thread, median over the splits:",
+        _times(results, noises),
+        "## Links that are kept for little",
+        study.weak_links(results, cells_of(results, [0.0])),
     ]
     for noise in noises:
         sections += [f"## {noise_name(noise)} wrong labels", _table(results, noise)]

@@ -26,6 +26,7 @@ from legendretron.datasets import DATASETS
 from legendretron.diagnostics import expected_calibration_error
 from legendretron.experiments import Batch, Outcome, Resources, Run, render, sweep
 from legendretron.experiments.results import Comparison, Results
+from legendretron.experiments.statistics import mean_of
 from legendretron.paper.data import find_data, load_prepared
 
 BASELINE = "LogisticRegressionCV"
@@ -198,6 +199,28 @@ def geometric_mean(values: Any) -> float:
     """Geometric mean; NaN of nothing."""
     values = list(values)
     return statistics.geometric_mean(values) if values else math.nan
+
+
+def time_ratio(results: Results, cell: tuple[Any, ...], name: str = "fit_seconds") -> float | None:
+    """Median over the splits of our time as a multiple of the baseline's on the same split."""
+    ours, theirs = results.pairs((*cell, OURS), (*cell, BASELINE), name)
+    return statistics.median(a / b for a, b in zip(ours, theirs, strict=True)) if ours else None
+
+
+def weak_links(results: Results, cells: Any) -> str:
+    """Accuracy against the baseline of fits that kept a link for a gain of less than two standard errors."""
+    gains = []
+    for cell in cells:
+        baseline = results.values((*cell, BASELINE), "accuracy")
+        own = [record for record in results.records(*cell, OURS) if record.get("gain", 2.0) < 2.0]
+        gains += [record["accuracy"] - baseline[record["seed"]] for record in own if record["seed"] in baseline]
+    if len(gains) < 2:
+        return ""
+    mean = mean_of(gains)
+    return (
+        f"{len(gains)} fits kept a learned link for which held-out rows spoke by one to two standard errors. Their accuracy "
+        f"on test rows is {mean.value:+.2f} ± {mean.error:.2f} percentage points from {BASELINE}'s."
+    )
 
 
 def in_order(records: list[dict[str, Any]], **axes: Any) -> list[dict[str, Any]]:

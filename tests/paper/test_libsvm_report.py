@@ -8,7 +8,7 @@ from scipy import stats
 
 from legendretron.experiments.statistics import welch_from_means
 from legendretron.paper import EXPERIMENTS
-from legendretron.paper.libsvm.report import DEFAULT, comparison, markdown, published_accuracies, published_better
+from legendretron.paper.libsvm.report import comparison, markdown, published_accuracies, published_better
 
 ENVIRONMENT = {
     "command": "legendretron reproduce table_libsvm", "device": "cpu", "threads": 1, "commit": "abc", "seconds": 60.0,
@@ -108,18 +108,6 @@ def test_table_for_people_and_for_machines(tmp_path):
     assert rows[1]["rows"] == "5500"
     assert rows[1]["LegendreTron: paper"] == "", "the paper is not about a subset"
     assert image.read_bytes()[:4] == b"\x89PNG"
-
-
-def test_our_default_is_compared_with_tuned_logistic_regression(tmp_path):
-    tuned = records("iris", "logistic regression, tuned", 0.2, PLAIN)
-    for values, verdict in ((LEARNED, "LT"), (PLAIN - 5.0 + 0.1 * SPREAD, "LR"), (PLAIN + 1e-3 * SPREAD, "=")):
-        part = [*tuned, *records("iris", DEFAULT, 0.2, values)]
-        (row,) = rows_of(part)
-        assert row["default, paired: advantage"] == pytest.approx(values.mean() - PLAIN.mean())
-        text = text_of([row], part)
-        assert "| LegendreTron, our default | better at 99 % | paired | default |" in text
-        assert text.split("\n| iris |")[1].splitlines()[0].endswith(f"|  |  | {verdict} |")
-    assert "our default" not in text_of(rows_of(tuned), tuned)
 
 
 def test_one_seed_has_no_error_and_no_test(tmp_path):

@@ -11,20 +11,17 @@ import numpy as np
 from sklearn.model_selection import train_test_split
 
 from legendretron.datasets import DATASETS, Dataset
-from legendretron.estimators import LegendreTronClassifier, MultinomialLogisticClassifier, fit_splits
+from legendretron.estimators import LegendreTronClassifier, MultinomialLogisticClassifier
 from legendretron.estimators.legendretron import PaperLegendreTronClassifier
-from legendretron.estimators.splits import SeparateSplits, SplitResults
 from legendretron.experiments.experiment import Batch, Experiment, Outcome, Resources, Run
 from legendretron.experiments.recipes import (
-    chosen_strengths,
     fit_tuned,
     fit_whole,
     make_estimator,
     make_recipe,
-    unconverged_allowed,
 )
 from legendretron.paper.data import find_data, load_prepared
-from legendretron.paper.libsvm.report import DEFAULT, report
+from legendretron.paper.libsvm.report import report
 
 
 def split_rows(n_rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -65,10 +62,8 @@ TUNING = {"strengths": [1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0], "s
 
 
 def recipe(model: str, dataset: str) -> dict[str, Any]:
-    """Settings of a model: the paper's, ours with a penalty that is tuned, or our defaults."""
+    """Settings of a model: the paper's, or ours with a penalty that is tuned."""
     group = "aloi" if dataset == "aloi" else "libsvm"
-    if model == DEFAULT:
-        return make_recipe(LegendreTronClassifier())
     if model == "LegendreTron":
         return make_recipe(LegendreTronClassifier.from_paper(group))
     if model == "logistic regression":
@@ -129,27 +124,20 @@ def fit_and_test(
     """
     y, seeds = data.y, [run.seed for run in batch.runs]
     # second-order fits of one model after the other gain nothing from a GPU
-    device = "cpu" if batch.settings.get("solver") == "lbfgs" or batch.model == DEFAULT else resources.device
+    device = "cpu" if batch.settings.get("solver") == "lbfgs" else resources.device
     estimator = make_estimator(batch.settings, device=device)
     further: list[dict[str, Any]] = [{} for _ in seeds]
-    fitted: SplitResults | SeparateSplits
     if tuning := batch.settings.get("tuning"):
         fitted, chosen = fit_tuned(estimator, data.X, y, train, seeds, labels, tuning["strengths"], tuning["share"])
         further = [{"alpha": alpha} for alpha in chosen]
-    elif batch.model == DEFAULT:
-        with unconverged_allowed():
-            fitted = fit_splits(estimator, data.X, y, train, seeds, labels)
-        assert isinstance(fitted, SeparateSplits)
-        further = [chosen_strengths(own) for own in fitted.estimators]
     else:
         fitted = fit_whole(estimator, data.X, y, train, seeds, labels)
     log_loss, accuracy = fitted.evaluate(test)
     if bad := [run for run, loss in zip(batch.runs, log_loss, strict=True) if not np.isfinite(loss)]:
         which = ", ".join(f"seed {run.seed} at noise {run.noise:g}" for run in bad)
         raise ArithmeticError(f"training diverged: {which}. --batch 1 runs each training apart from the others.")
-    if isinstance(fitted, SplitResults):
-        converged = fitted.training.converged.tolist()
-        further = [{"converged": bool(own), **rest} for own, rest in zip(converged, further, strict=True)]
+    converged = fitted.training.converged.tolist()
+    further = [{"converged": bool(own), **rest} for own, rest in zip(converged, further, strict=True)]
     runs = [
         {
             "accuracy": round(100.0 * float(accuracy[r]), 6),
@@ -178,7 +166,7 @@ def cost(run: Run) -> float:
     return factor * info.rows * (1.0 + 2e-6 * info.features * info.classes)
 
 
-TOGETHER = ("LegendreTron", "logistic regression", "logistic regression, tuned", "LegendreTron, tuned")
+MODELS = ("LegendreTron", "logistic regression", "logistic regression, tuned", "LegendreTron, tuned")
 
 TABLE_LIBSVM = Experiment(
     name="table_libsvm",
@@ -187,13 +175,13 @@ TABLE_LIBSVM = Experiment(
         "aloi", "sector", "letter", "news20", "Sensorless", "vowel", "usps", "segment", "satimage", "glass", "vehicle",
         "dna", "svmguide2", "wine", "iris",
     ),
-    models=(*TOGETHER, DEFAULT),
+    models=MODELS,
     settings=recipe,
     execute=execute_splits,
     report=report,
     seeds=20,
     noise=(0.0, 0.2, 0.5),
-    side_by_side=TOGETHER,
+    side_by_side=MODELS,
     bytes_per_run=bytes_per_run,
     cost=cost,
     find_data=find_data,

@@ -28,15 +28,13 @@ from legendretron.plots.axes import COLOURS
 LEVEL = 0.01
 PAPERS = ("LegendreTron", "logistic regression")
 TUNED = tuple(f"{model}, tuned" for model in PAPERS)
-DEFAULT = "LegendreTron, our default"
 #: Tests by name: the models that each compares, and its head in the table.
 TESTS = {
     "welch": (PAPERS, "better at 99 %"),
     "paired": (PAPERS, "paired"),
     "tuned, paired": (TUNED, "tuned"),
-    "default, paired": ((DEFAULT, TUNED[1]), "default"),
 }
-MARKERS = ("o", "s", "^", "P", "D")
+MARKERS = ("o", "s", "^", "P")
 #: Runs behind each of the paper's cells; its ± is their standard error.
 REPETITIONS = 20
 _PUBLISHED = files(__package__) / "published.csv"
@@ -63,9 +61,8 @@ def comparison(records: Sequence[Record]) -> list[dict[str, Any]]:
     """One row for each data set and noise level: our means, the paper's, their difference, and the tests.
 
     Tests compare LegendreTron with logistic regression, each by the paper's recipe. ``welch`` takes the runs as
-    independent, as the paper does; ``paired`` knows that both models saw the same splits, and so do ``tuned, paired``,
-    which compares the tuned ones, and ``default, paired``: our default against tuned logistic regression. Holm's correction
-    is over all rows of the table, for each test.
+    independent, as the paper does; ``paired`` knows that both models saw the same splits, and so does ``tuned, paired``,
+    which compares the tuned ones. Holm's correction is over all rows of the table, for each test.
     """
     paper = published_accuracies()
     results = Results(records, "dataset", "noise", "model")
@@ -150,9 +147,8 @@ def markdown(rows: list[dict[str, Any]], records: Sequence[Record]) -> list[str]
         "Test accuracy in %, mean ± standard error over splits. LT is LegendreTron and LR multinomial logistic regression, "
         "both by the paper's recipe; Δ/se is ours minus the paper's in combined standard errors, bold where it is more than "
         "two and more than one point. Tuned models choose their penalty on a fifth of the (noisy) training rows. Better at "
-        "99 %: LT against LR in Welch's t-test, and in a paired one, and the tuned models in a paired one"
-        + ", and our default, which chooses all on the (noisy) training rows, against tuned LR" * (DEFAULT in ours)
-        + "; in brackets where it does not survive Holm's correction over the whole table; = for no difference.",
+        "99 %: LT against LR in Welch's t-test, and in a paired one, and the tuned models in a paired one; "
+        "in brackets where it does not survive Holm's correction over the whole table; = for no difference.",
         markdown_table(head, lines),
     ]
     parts += _of_tuning(records)
