@@ -6,7 +6,8 @@ r"""Whether labels that a model takes for wrong are noise: three questions, and 
 
    .. math:: \frac{1}{m} \sum_i \left( [y_j = y_i] - q_j(y_i) \right), \qquad j \text{ near } i
 
-   over the model's probability :math:`q` is near 0 for noise, and near 1 where the model is wrong.
+   over the model's probability :math:`q` is near 0 for noise, and near 1 where the model is wrong. Where only this speaks
+   against noise, a learned link is asked again: it may fit where logistic regression does not.
 3. **Is it everywhere?** Random noise strikes clear rows too. So the share of wrong labels among the rows that trees are
    surest of is an upper bound. Where a few hundred rows are all there is, the evidence must be strong, and of two classes
    most rows clear: otherwise noise cannot be told from classes that overlap.
