@@ -42,7 +42,6 @@ SLOW = (
     "estimators/test_fit_stream.py::test_a_fit_that_was_stopped_is_resumed[a small window]",
     "estimators/test_fit_stream.py::test_a_fit_that_was_stopped_is_resumed[steps]",
     "estimators/test_label_noise.py::test_a_matrix_is_found_in_the_order_of_the_classes",
-    "estimators/test_label_noise.py::test_onnx_predicts_true_labels[matrix]",
     "estimators/test_table_classifier.py::test_onnx[titanic]",
     "estimators/test_tuned.py::test_data_of_all_kinds",
     "paper/test_proper_losses.py::test_a_sure_and_right_prediction_costs_nothing[LegendreTron]",
