@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from legendretron.links import SoftmaxLink
-from legendretron.training import DivergedError, History, train
+from legendretron.training import DivergedError, train
 from legendretron.training.penalty import Penalty
 from legendretron.training.threads import threads_for
 from tests.training.conftest import LINKS, Problem
@@ -19,13 +19,13 @@ every_link = pytest.mark.parametrize("link", LINKS)
 
 
 @every_link
-@pytest.mark.parametrize("solver", ["adam", "lbfgs"])
-def test_a_run_does_not_depend_on_the_runs_beside_it(problem, link, solver):
+@pytest.mark.parametrize("how", [{}, {"solver": "lbfgs"}, {"max_steps": 40}], ids=["epochs", "lbfgs", "steps"])
+def test_a_run_does_not_depend_on_the_runs_beside_it(problem, link, how):
     together = problem.model(link, [5, 6, 7])
-    result = train(together, problem.sample([5, 6, 7]), problem.settings([5, 6, 7], solver=solver))
+    result = train(together, problem.sample([5, 6, 7]), problem.settings([5, 6, 7], **how))
     for r, seed in enumerate([5, 6, 7]):
         alone = problem.model(link, [seed])
-        single = train(alone, problem.sample([seed]), problem.settings([seed], solver=solver))
+        single = train(alone, problem.sample([seed]), problem.settings([seed], **how))
         assert torch.allclose(together.flat[r], alone.flat[0], rtol=1e-9, atol=1e-11)
         of_run = result.history.select_run(r)
         assert np.allclose(of_run["train_loss"], single.history["train_loss"], rtol=1e-10)
@@ -162,56 +162,6 @@ def test_early_stopping_keeps_the_best_weights(problem, solver):
         assert int(result.n_iter[run]) < 300
         best = int(of_run.argmin())
         assert len(of_run) - 1 - best >= 5 or solver == "lbfgs"
-
-
-@every_link
-def test_resumed_training_ends_as_if_it_had_not_been_stopped(problem, link, tmp_path):
-    path = tmp_path / "training.safetensors"
-    held_out = problem.sample([1, 2], held_out=True)
-    whole = problem.model(link, [1, 2])
-    whole_result = train(whole, problem.sample([1, 2]), problem.settings([1, 2], max_epochs=12), held_out)
-
-    class Stop(Exception):
-        pass
-
-    stopped = problem.model(link, [1, 2])
-
-    def settings():  # with generators that begin anew
-        return problem.settings([1, 2], max_epochs=12, checkpoint=path, checkpoint_every=4, fingerprint="same")
-
-    original = History.append
-
-    def fail_in_epoch_seven(self, epoch, *rest):
-        if epoch == 7:
-            raise Stop
-        original(self, epoch, *rest)
-
-    History.append = fail_in_epoch_seven
-    try:
-        with pytest.raises(Stop):
-            train(stopped, problem.sample([1, 2]), settings(), held_out)
-    finally:
-        History.append = original
-    assert path.exists()
-    assert [p.name for p in tmp_path.iterdir()] == [path.name]
-    resumed = problem.model(link, [1, 2])
-    result = train(resumed, problem.sample([1, 2]), settings(), held_out)
-    assert torch.equal(resumed.flat, whole.flat)
-    assert np.array_equal(result.history["train_loss"], whole_result.history["train_loss"])
-    assert not path.exists()  # removed when all is done
-
-
-def test_a_checkpoint_of_something_else_is_refused(problem, tmp_path):
-    path = tmp_path / "training.safetensors"
-    settings = problem.settings([1], max_epochs=3, checkpoint=path, checkpoint_every=1, fingerprint="mine")
-    path.write_bytes(b"not a checkpoint")
-    with pytest.raises(ValueError, match="is not a checkpoint of legendretron; choose another path"):
-        train(problem.model("softmax", [1]), problem.sample([1]), settings)
-    from legendretron.training.checkpoint import save_checkpoint
-
-    save_checkpoint(path, "checkpoint", "other", {"a": torch.zeros(1)})
-    with pytest.raises(ValueError, match="belongs to other data, settings or random_state"):
-        train(problem.model("softmax", [1]), problem.sample([1]), settings)
 
 
 @pytest.mark.parametrize("solver", ["adam", "lbfgs"])

@@ -24,8 +24,6 @@ DTYPES = [(torch.float64, 1e-12), (torch.float32, 2e-5)]
 
 #: Strengths on weights and link of two runs, whether the bias is penalised, and whether classes are alike.
 PENALTIES = {
-    "none": ([0.0, 0.0], [0.0, 0.0], True, False),
-    "one strength": ([0.3, 0.3], [0.3, 0.3], True, False),
     "a strength a run": ([0.3, 0.0], [0.3, 0.0], True, False),
     "parts": ([0.3, 0.1], [0.0, 0.7], False, False),
     "symmetric": ([0.3, 0.1], [0.2, 0.7], True, True),
@@ -78,7 +76,7 @@ def test_adam_with_penalties(penalty, dtype, tolerance, d, k, link):
         torch.testing.assert_close(mine, other, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize(("shape", "steps"), [((1, 1), 9), ((3, 7), 30), ((2, 512), 9), ((2, 1025), 9), ((70, 3), 3)])
+@pytest.mark.parametrize(("shape", "steps"), [((3, 7), 30), ((2, 1025), 3)])
 def test_adam_is_torch_adam(shape, steps):
     ours, theirs = random(*shape), torch.nn.Parameter(random(*shape))
     adam, reference = optimiser(ours, True), torch.optim.Adam([theirs], lr=0.03)
@@ -149,7 +147,7 @@ ROWS = [[2, 0, 5, 1, 5, 5, 9], [7, 3, 1, 2, 2, 0, 0]]  # some of them more than 
     (1, 1),
     (70, 3),
     (11, 300),
-    *(pytest.param(*size, marks=pytest.mark.exhaustive) for size in ((90, 1), (150, 19), (6, 128), (5, 1100))),
+    *(pytest.param(*size, marks=pytest.mark.exhaustive) for size in ((150, 19), (5, 1100))),
 ])  # fmt: skip
 def test_sparse_products_and_gradients(d, k, dtype, tolerance, wide):
     x, csr = sparse_matrix(10, d, dtype, wide)

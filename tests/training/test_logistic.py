@@ -159,14 +159,6 @@ def test_single_precision(way):
     torch.testing.assert_close(fitted.weight.double(), fit(x, y, 0.01).weight, atol=5e-3, rtol=1e-2)
 
 
-def test_sparse_equals_dense(monkeypatch):
-    x, y = data()
-    dense = fit(x, y, [0.1, 0.01], np.ones((len(y), 2)))
-    sparse = fit(scipy.sparse.csr_array(x), y, [0.1, 0.01], np.ones((len(y), 2)))
-    torch.testing.assert_close(sparse.weight, dense.weight, rtol=1e-6, atol=1e-6)
-    assert log_proba(scipy.sparse.csr_array(x), sparse) == pytest.approx(log_proba(x, sparse), rel=1e-12)
-
-
 def test_a_start_near_the_minimum_saves_iterations(way):
     x, y = data()
     cold = fit(x, y, 0.001)
@@ -315,7 +307,7 @@ def test_gradient_with_noise_against_autograd(c, learn):
 
 @pytest.mark.parametrize("c", [2, 4])
 def test_both_ways_learn_the_same_rate(way, c):
-    x, y = noisy_data(n=3000, c=c)
+    x, y = noisy_data(n=1500, c=c)
     fitted = fit(x, y, 1e-4, rate=torch.tensor([0.1]).double(), learn_rate=True, tol=1e-7, max_iter=500)
     assert fitted.converged.all()
     assert abs(float(fitted.rate) - 0.3) < 0.05
@@ -330,12 +322,6 @@ def test_a_known_rate_is_kept_and_zero_is_none(way):
     assert float(known.rate) == pytest.approx(0.2)
     none = fit(x, y, 1e-2, rate=torch.tensor([0.0]).double())
     assert torch.allclose(none.weight, fit(x, y, 1e-2).weight, atol=1e-6)
-
-
-def test_no_noise_is_found_where_there_is_none(way):
-    x, y = noisy_data(n=3000, rate=0.0)
-    fitted = fit(x, y, 1e-4, rate=torch.tensor([0.1]).double(), learn_rate=True, tol=1e-7, max_iter=500)
-    assert float(fitted.rate) < 0.01
 
 
 @pytest.mark.parametrize("c", [2, 4])
