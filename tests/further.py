@@ -31,7 +31,7 @@ def is_further(params):
 
 #: Cases that take seconds, beside quicker ones of the same kind.
 SLOW = (
-    "tuning/test_noise.py::test_labels_that_are_a_matter_of_chance_are_not_wrong[asarray]",
+    "tuning/test_noise.py::test_labels_that_are_a_matter_of_chance_are_not_wrong",
     "losses/test_exact_gradient.py::test_compiles_into_one_graph[table]",
     "losses/test_properties.py::test_proper[canonical_nested-3]",
     "nn/test_label_noise.py::test_onnx_holds_the_true_side_whatever_the_mode[learn]",
