@@ -80,11 +80,6 @@ def test_influence_on_the_area_gives_the_bootstrap(predictions):
     assert np.std(linear) == pytest.approx(np.std(exact), rel=0.05)
 
 
-def test_an_area_needs_both_kinds(predictions):
-    _, log_p, _ = predictions
-    assert np.isnan(area_under_curve(log_p[:, 0], np.ones(400, bool))[0])
-
-
 @pytest.mark.parametrize("weight", [[1.0, 2.0], [-1.0] * 400, [0.0] * 400, [np.nan] * 400])
 def test_bad_weights_are_named(predictions, weight):
     y, log_p, _ = predictions
