@@ -14,12 +14,10 @@ import pytest
 import torch
 from sklearn.base import clone
 from sklearn.datasets import load_iris
-from sklearn.preprocessing import scale
 from torch import nn
 from torch.distributed.tensor.parallel import ParallelStyle
 
 from legendretron import LegendreTronClassifier
-from legendretron.estimators import fit_splits
 from legendretron.links import CanonicalLink, Link, SoftmaxLink, register_link, registry
 from legendretron.nn import ClassParallel, LegendreHead, LegendreLink
 from legendretron.trons import PiecewiseLinearLink, TrigonometricLink
@@ -60,13 +58,6 @@ def test_estimator_by_name_by_settings_and_as_an_object(tmp_path):
     assert again.get_params() == shared.get_params()
     assert isinstance(again.link_, LeakyLink)
     assert np.array_equal(again.predict_proba(X), shared.predict_proba(X))
-
-
-def test_many_splits_at_once():
-    rows = np.stack([np.random.default_rng(seed).permutation(len(y))[:100] for seed in range(3)])
-    model = LegendreTronClassifier("leaky", max_epochs=20, learning_rate=0.1, standardize=False, **GIVEN)
-    results = fit_splits(model, scale(X), y, rows, [0, 1, 2])
-    assert (results.evaluate(rows)[1] > 0.8).all()
 
 
 @pytest.mark.exhaustive

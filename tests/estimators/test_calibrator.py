@@ -58,15 +58,6 @@ def test_better_than_temperature_where_there_is_more_to_learn():
     assert fitted().temperature_ > 2.0
 
 
-def test_candidates_are_averaged_by_their_held_out_loss():
-    found = fitted().cv_results_
-    assert found["weight"].sum() == pytest.approx(1.0)
-    assert np.isinf(found["strength"][:2]).all()
-    assert list(found["shape"][:2]) == [False, True]
-    assert found["weight"][0] < 1e-6  # temperature alone is clearly worse here
-    assert found["log_loss"].argmin() >= 2
-
-
 def right_logits(n, c, seed, scale=2.0):
     """Logits from which labels are drawn: nothing is to be learned."""
     rng = np.random.default_rng(seed)

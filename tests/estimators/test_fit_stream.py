@@ -16,7 +16,7 @@ from sklearn.datasets import make_classification
 from legendretron import LegendreTronClassifier, MultinomialLogisticClassifier
 from legendretron.estimators import base, stream_fit
 from legendretron.links import CanonicalLink
-from legendretron.training import History, as_features, batches
+from legendretron.training import History, batches
 
 N = 700
 
@@ -391,24 +391,6 @@ def test_bad_rows_are_counted_and_left_out(table):
     same(model, legendretron(max_epochs=2).fit(X[good], y[good], weight[good]), X)
 
 
-def test_fit_does_not_copy_memory_maps_that_it_need_not_standardise(table, tmp_path, monkeypatch):
-    X, y, _ = table
-    np.save(tmp_path / "X.npy", X)
-    mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
-    seen = []
-
-    def noted(x, dtype, device):
-        features = as_features(x, dtype, device)
-        seen.append(np.shares_memory(features.x.numpy(), mapped))
-        return features
-
-    monkeypatch.setattr(base, "as_features", noted)
-    settings = {"standardize": False, "max_epochs": 1, "learning_rate": 1e-3}
-    model = legendretron(**settings).fit(mapped, y)
-    assert seen == [True]
-    np.testing.assert_array_equal(model.coef_, legendretron(**settings).fit(X, y).coef_)
-
-
 # --- files by their paths ---
 
 
@@ -430,14 +412,3 @@ def test_paths(suffix, tmp_path, monkeypatch):
         assert model.feature_names_in_.tolist() == ["a", "b"]
     with pytest.raises(ValueError, match=r"no file matches the pattern 'nothing-\*.csv'"):
         legendretron().fit_stream("nothing-*.csv", target="label")
-
-
-def test_bad_rows_of_text_files(tmp_path):
-    lines = [f"{row / 7:.3f},{row % 2}" for row in range(40)]
-    lines[5], lines[9] = "word,1", "1,1,1"
-    (tmp_path / "t.csv").write_text("\n".join(["a,label", *lines]))
-    with pytest.raises(ValueError, match=r"line 11 has 3 fields, not 2; .* skip_bad_rows, got 1"):
-        legendretron().fit_stream(tmp_path / "t.csv", target="label", skip_bad_rows=1)
-    model = legendretron(max_epochs=2).fit_stream(tmp_path / "t.csv", target="label", skip_bad_rows=2)
-    assert model.n_skipped_rows_ == 2
-    assert ["row 5" in model.skipped_rows_[0], "line 11" in model.skipped_rows_[1]] == [True, True]

@@ -116,19 +116,6 @@ def test_single_precision(found):
 # --- given ---
 
 
-@pytest.mark.parametrize("n_classes", [2, 3])
-def test_a_rate_that_is_known(n_classes):
-    X, y, _ = noisy_data(0.2, 300, n_classes)
-    clf = MultinomialLogisticClassifier(alpha=1e-3, label_noise=0.2).fit(X, y)
-    assert clf.noise_rate_ == pytest.approx(0.2)
-    assert clf.noise_rate_interval_ == pytest.approx((0.2, 0.2))
-    np.testing.assert_allclose(clf.noise_matrix_, symmetric(0.2, n_classes))
-    plain = MultinomialLogisticClassifier(alpha=1e-3).fit(X, y)
-    new, labels = clean_data(1000, n_classes, seed=9)
-    rows = np.arange(1000)
-    assert -clf.predict_log_proba(new)[rows, labels].mean() < -plain.predict_log_proba(new)[rows, labels].mean()
-
-
 @pytest.mark.parametrize("matrix", [T2, T3], ids=["two", "three"])
 def test_a_matrix_that_is_known_is_in_the_order_of_the_classes(matrix):
     X, true = clean_data(3000, len(matrix))
@@ -411,13 +398,6 @@ def test_bad_values_are_refused_and_nothing_is_half_fitted(value):
     assert fitted.noise_rate_ == pytest.approx(0.1)
 
 
-def test_how_much_noise_there_can_be_depends_on_the_classes():
-    X, y, _ = noisy_data(0.3, 150, 3)
-    assert MultinomialLogisticClassifier(alpha=0.1, label_noise=0.6).fit(X, y).noise_rate_ == pytest.approx(0.6)
-    with pytest.raises(ValueError, match=r"from 0 to below 0\.667 for 3 classes"):
-        MultinomialLogisticClassifier(alpha=0.1, label_noise=2 / 3).fit(X, y)
-
-
 def test_too_few_rows_to_hold_out():
     with pytest.raises(ValueError, match="label_noise needs rows to hold out"):
         LegendreTronClassifier(label_noise="symmetric").fit([[0.0], [1.0]], [0, 1])
@@ -478,23 +458,6 @@ def test_onnx_predicts_true_labels(tmp_path):
 # --- with other parameters ---
 
 
-def test_rows_of_weight_zero_do_not_count():
-    weight = np.ones(300)
-    weight[:60] = 0.0
-    y = Y_NOISY.copy()
-    y[:60] = 1 - Y_TRUE[:60]
-    for make in (
-        lambda: MultinomialLogisticClassifier(label_noise="symmetric", cv=[(np.arange(60, 180), np.arange(180, 300))]),
-        lambda: LegendreTronClassifier(label_noise="symmetric", **{**FAST, "batch_size": 300}),
-    ):
-        weighted, removed = make().fit(X_NOISY, y, sample_weight=weight), make()
-        if isinstance(removed.cv, list):
-            removed.set_params(cv=[(np.arange(120), np.arange(120, 240))])
-        removed.fit(X_NOISY[60:], y[60:])
-        assert weighted.noise_rate_ == pytest.approx(removed.noise_rate_, abs=1e-6)
-        np.testing.assert_allclose(weighted.predict_proba(X_NOISY), removed.predict_proba(X_NOISY), atol=1e-5)
-
-
 @pytest.mark.parametrize("noise", [0.2, T2], ids=["rate", "matrix"])
 def test_splits_with_noise(noise):
     rows = np.stack([np.arange(150), np.arange(150, 300)])
@@ -510,14 +473,6 @@ def test_splits_with_noise(noise):
 def test_class_weights_hide_noise_so_it_is_not_looked_for():
     clf = MultinomialLogisticClassifier(label_noise="auto", class_weight="balanced").fit(X_NOISY, Y_NOISY)
     assert not hasattr(clf, "noise_rate_")
-
-
-def test_more_than_half_of_the_labels_are_wrong(tmp_path):
-    X, y = clean_data(200)
-    matrix = [[0.1, 0.9], [0.8, 0.2]]
-    clf = MultinomialLogisticClassifier(alpha=0.1, label_noise=matrix).fit(X, observed(y, matrix))
-    clf.save(tmp_path / "model")
-    assert clf.noise_rate_ == pytest.approx(0.85, abs=0.03)
 
 
 @pytest.mark.filterwarnings("ignore:The least populated class")

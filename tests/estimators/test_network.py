@@ -12,7 +12,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from legendretron import LegendreNetClassifier, TableClassifier, load
 from legendretron.calibration.link import CalibratedLink
 from legendretron.estimators.network import _gain_of_mean
-from legendretron.links import SoftmaxLink, load_link, save_link
+from legendretron.links import SoftmaxLink
 from legendretron.losses import CompositeLoss
 from tests.saved_files import forge
 
@@ -70,16 +70,6 @@ def test_what_a_mean_of_networks_gains():
     # a loss of 1 + 1 / m: 2 of one network, 1.5 of the mean of two, 1.1 of that of ten
     assert 1.5 - _gain_of_mean(2, 10) * (2.0 - 1.5) == pytest.approx(1.1)
     assert _gain_of_mean(1, 5) == 0.0
-
-
-def test_a_refit_forgets_the_fit_before(fitted):
-    model = LegendreNetClassifier(**QUICK)
-    X, y, _ = rings(400)
-    assert hasattr(model.fit(X, y), "oof_proba_")
-    tiny = model.fit([[0.0], [1.0]], ["a", "b"])
-    assert not hasattr(tiny, "oof_proba_")
-    assert tiny.is_linear_
-    assert np.isnan(tiny.oof_score_)
 
 
 def test_probabilities_are_those_of_link_and_loss(fitted):
@@ -234,14 +224,6 @@ def test_quality_of_the_rows_of_the_fit_needs_no_other_fit(noisy, monkeypatch):
         model.label_quality(X[:900], y[:900])
 
 
-def test_quality_of_other_rows_is_by_refits(fitted):
-    X, y, _ = rings(200, seed=6)
-    wrong = y.copy()
-    wrong[:10] = (wrong[:10] + 1) % 3
-    quality = fitted.label_quality(X, wrong, cv=2)
-    assert quality[:10].mean() < quality[10:].mean()
-
-
 # --- files ---
 
 
@@ -278,13 +260,6 @@ def test_forged_files_are_refused(fitted, tmp_path, change, message):
     forge(path, change)
     with pytest.raises(ValueError, match=message):
         load(path)
-
-
-def test_a_link_is_saved_by_itself(fitted, tmp_path):
-    save_link(fitted.link_, tmp_path / "link")
-    again = load_link(tmp_path / "link")
-    z = torch.randn(20, 2, dtype=torch.float64)
-    torch.testing.assert_close(again(z), fitted.link_(z))
 
 
 def test_a_link_has_an_inverse_where_it_is_reached(fitted):

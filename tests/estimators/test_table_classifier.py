@@ -192,12 +192,6 @@ def test_parameters_of_parts_that_are_none():
     assert search.best_params_ == {"encoder__max_categories": 3}
 
 
-def test_labels_that_differ_only_by_case_or_white_space():
-    frame = pd.DataFrame({"a": [1.0, 2.0, 3.0, 4.0]})
-    with pytest.warns(UserWarning, match="y has labels that differ only by case or white space, .*: 'Yes' and 'yes '"):
-        assert len(clone(TableClassifier(LOGISTIC)).fit(frame, ["Yes", "yes ", "No", "No"]).classes_) == 3
-
-
 def test_what_cannot_be():
     frame = pd.DataFrame({"a": [1.0, 2.0]})
     with pytest.raises(NotFittedError):

@@ -5,7 +5,6 @@ import math
 import signal
 
 import numpy as np
-import pandas as pd
 import pytest
 import scipy.sparse
 import torch
@@ -20,7 +19,6 @@ from legendretron.estimators import base, choosing
 from legendretron.estimators.resuming import ChosenStrengths
 from legendretron.links import SoftmaxLink
 from legendretron.trons import PiecewiseLinearLink
-from legendretron.tuning import rules
 from legendretron.tuning.table import COLUMNS
 from tests.estimators.cases import X, y
 from tests.tuning.conftest import bent_data
@@ -185,30 +183,6 @@ def test_rows_that_count_nothing_are_not_there():
     np.testing.assert_allclose(weighted.predict_proba(X), removed.predict_proba(X), atol=1e-6)
 
 
-def test_data_of_all_kinds():
-    labels = np.array(["setosa", "versicolor", "virginica"])[y]
-    plain = LegendreTronClassifier(**QUICK).fit(X, y)
-    frame = pd.DataFrame(X, columns=list("abcd"))
-    for features, of_labels in ((frame, pd.Series(labels)), (X, labels.astype(object))):
-        clf = LegendreTronClassifier(**QUICK).fit(features, of_labels)
-        assert clf.tuning_.equals(plain.tuning_)
-        assert np.array_equal(clf.predict_proba(features), plain.predict_proba(X))
-        assert set(clf.predict(features)) == set(labels)
-    sparse = scipy.sparse.csr_array(X * (X > 1.5))
-    scattered = LegendreTronClassifier(standardize=False, **QUICK).fit(sparse, labels)
-    whole = LegendreTronClassifier(standardize=False, **QUICK).fit(sparse.toarray(), labels)
-    check_table(scattered)
-    assert abs(math.log10(scattered.alpha_ / whole.alpha_)) <= 1.0
-    np.testing.assert_allclose(scattered.predict_proba(sparse), whole.predict_proba(sparse.toarray()), atol=0.2)
-
-
-def test_class_weight():
-    clf = MultinomialLogisticClassifier(class_weight={0: 1, 1: 1, 2: 20}).fit(X, y)
-    check_table(clf)
-    assert (clf.predict(X) == 2).sum() > (MultinomialLogisticClassifier().fit(X, y).predict(X) == 2).sum()
-    check_table(LegendreTronClassifier(class_weight="balanced", **QUICK).fit(X[:120], y[:120]))
-
-
 @pytest.mark.parametrize("learned", [True, False])
 def test_save_and_load(tmp_path, learned, bent):
     data = (X_BENT, Y_BENT) if learned else (X, y)
@@ -322,26 +296,6 @@ def test_what_is_wrong_with_a_checkpoint_is_told_before_anything_is_tried(calls,
         with pytest.raises(ValueError, match="checkpoint"):
             LegendreTronClassifier(**{"checkpoint": tmp_path / "c", "random_state": 0, **settings}).fit(X, y)
     assert calls == []
-
-
-@pytest.mark.parametrize("batch_size", [10_000, 150, 40])
-def test_steps_do_not_depend_on_how_large_a_batch_could_be(batch_size, monkeypatch):
-    monkeypatch.setattr(base, "steps_for", lambda n, n_classes: 20)
-    clf = LegendreTronClassifier(
-        alpha=0.1, link_alpha=0.1, batch_size=batch_size, link_params={"hidden": 2}, random_state=0
-    )
-    clf.fit(X, y)
-    assert clf.n_iter_ == 20
-
-
-def test_settings_that_follow_from_the_rows():
-    assert rules.hidden_for(150, 3) == 4
-    clf = LegendreTronClassifier(alpha=0.1, link_alpha=0.1, max_epochs=1, random_state=0).fit(X, y)
-    assert clf.link_.settings()["hidden"] == 4
-    clf = LegendreTronClassifier(alpha=0.1, link_alpha=0.1, max_epochs=1, random_state=0).fit(*bent_data(n=300))
-    assert clf.link_.settings()["hidden"] == 2  # of two classes
-    assert rules.hidden_for(300, 3) == 8
-    assert clf.set_params(link_params={"hidden": 3}).fit(X, y).link_.settings()["hidden"] == 3
 
 
 @pytest.mark.parametrize("content", ["data of somebody", '{"kind": "legendretron-strengths-1"}', "[" * 100_000])

@@ -71,14 +71,6 @@ def test_rendering_takes_what_the_records_are_of(data_folder, tmp_path):
     assert not (tmp_path / "none").exists()
 
 
-def test_versions_of_the_code_that_did_the_runs(data_folder, tmp_path, monkeypatch):
-    for commit in ("first", "second"):
-        monkeypatch.setenv("LEGENDRETRON_COMMIT", commit)
-        state = sweep(small(seeds=1 if commit == "first" else 2), tmp_path, Resources(data_folder))
-        assert state.commits == ({} if commit == "first" else {"first": 4})
-    assert sweep(small(), tmp_path, Resources(data_folder)).commits == {"first": 4, "second": 4}
-
-
 def test_records_hold_what_a_reader_needs(data_folder, tmp_path):
     sweep(small(), tmp_path, Resources(data_folder), command="how to")
     records = read_records(tmp_path)
@@ -125,16 +117,6 @@ def test_subsets_are_labelled_and_kept_apart(data_folder, tmp_path):
     text = experiment.report(read_records(tmp_path), tmp_path)[0].read_text()
     assert "Sensorless (55 of 58,509 rows)" in text
     assert "subset" in text
-
-
-def test_tuned_models_choose_on_the_training_part(data_folder, tmp_path):
-    models = ("logistic regression, tuned", "LegendreTron, tuned")
-    sweep(small(models=models, seeds=1, noise=(0.0,), epochs=60), tmp_path, Resources(data_folder))
-    records = read_records(tmp_path)
-    assert len(records) == 2
-    for record in records:
-        assert record["alpha"] in record["settings"]["tuning"]["strengths"]
-        assert record["accuracy"] > 85
 
 
 def test_training_that_was_interrupted_is_no_result(data_folder, tmp_path):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from filelock import FileLock  # which torch needs, so it is there
 
-LINKS = ["softmax", "composite", "cpflow", "canonical", "leaky", "shifted", "rate", "known rate"]
+LINKS = ["softmax", "composite", "cpflow", "canonical", "leaky", "rate", "known rate"]
 MATRICES = ["matrix", "known matrix"]
 RANK = 9  # r of the worker's links: H = 2 units, M = 4 layers, and the output
 N_NESTS = 4

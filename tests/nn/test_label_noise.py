@@ -68,18 +68,6 @@ def test_observed_to_train_on_and_true_to_predict(settings, noise):
     torch.testing.assert_close(head(x.reshape(1, 7, D))[0], q)
 
 
-def test_without_noise_nothing_changes(settings):
-    head = make_head(settings, None)
-    assert head.noise is None
-    assert not any("noise" in name for name in head.state_dict())
-    assert "noise" not in repr(head)
-    x = features()
-    torch.testing.assert_close(head(x), head.eval()(x), rtol=0, atol=0)
-    torch.testing.assert_close(head.log_proba_observed(x), head(x), rtol=0, atol=0)
-    assert head.noise_rate == 0.0
-    assert torch.equal(head.noise_matrix, torch.eye(C))
-
-
 def test_rates_and_matrices():
     for rate in (0.2, np.float32(0.2), np.array(0.2), torch.tensor(0.2)):
         assert LegendreHead(D, C, label_noise=rate).noise_rate == pytest.approx(0.2)

@@ -83,21 +83,6 @@ def test_gradients_of_unmasked_logits_are_those_of_finite_differences(exact):
     assert torch.autograd.gradgradcheck(of_free, free)
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_precision(exact, dtype):
-    link = make(exact)
-    for low in (torch.finfo(dtype).min, -math.inf):
-        logits = rows().to(dtype)
-        logits[:, -1] = low
-        torch.testing.assert_close(link(logits), link(logits.float()))
-        with torch.autocast("cpu", dtype=dtype):
-            torch.testing.assert_close(link(logits), link(logits.float()))
-        half = copy.deepcopy(link).to(dtype)
-        p = half(logits).exp()
-        assert (p[:, -1] == 0.0).all()
-        torch.testing.assert_close(p.sum(-1), torch.ones(2))
-
-
 @pytest.mark.parametrize("noise", list(NOISES))
 def test_wrong_labels_of_masked_classes(exact, noise):
     link = make(exact, label_noise=NOISES[noise])

@@ -25,26 +25,7 @@ from legendretron.nn import LegendreHead
 from legendretron.nn.class_parallel import ClassParallel
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from tests.leaky_link import LeakyLink
-
-from legendretron.links import register_link
-
-
-@register_link("shifted")
-class ShiftedLink(LeakyLink):
-    """With a buffer that is split by class, and one that is not."""
-
-    def __init__(self, n_classes, run_shape=()):
-        super().__init__(n_classes, run_shape=run_shape)
-        self.register_buffer("shift", torch.linspace(-1.0, 1.0, n_classes - 1))
-        self.register_buffer("scales", torch.tensor([0.25, 0.5, 0.25]))
-
-    def _log_odds(self, z):
-        return super()._log_odds(((z + self.shift).unsqueeze(-1) * self.scales).sum(-1))
-
-    def class_axes(self):
-        return {**super().class_axes(), "shift": 0}
-
+import tests.leaky_link  # noqa: F401 - registers its name
 
 N_ROWS, N_FEATURES, N_CLASSES = 12, 6, 8  # seven predictors: an uneven split
 LINKS = {
@@ -53,7 +34,6 @@ LINKS = {
     "cpflow": {"link": "composite", "network": "cpflow", "init": "paper"},
     "canonical": {"link": "canonical"},
     "leaky": {"link": "leaky"},
-    "shifted": {"link": "shifted"},
     "rate": {"link": "composite", "init": "paper", "label_noise": "learn"},
     "known rate": {"link": "canonical", "label_noise": 0.3},
 }

@@ -179,12 +179,6 @@ def test_penalties(settings, c, link):
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-def test_nests_of_more_classes_than_the_cache_holds(dtype):
-    pair = Pair(link=NESTS, c=1200, rows=50, dtype=dtype)
-    pair.take_one()
-
-
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_nests_with_offsets_far_apart(dtype):
     """The largest exponent of a nest may be far below its largest offset."""
     pair = Pair(link=NESTS, c=4, dtype=dtype)

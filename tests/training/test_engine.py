@@ -12,7 +12,6 @@ import torch
 from legendretron.links import SoftmaxLink
 from legendretron.training import DivergedError, train
 from legendretron.training.penalty import Penalty
-from legendretron.training.threads import threads_for
 from tests.training.conftest import LINKS, Problem
 
 every_link = pytest.mark.parametrize("link", LINKS)
@@ -29,31 +28,6 @@ def test_a_run_does_not_depend_on_the_runs_beside_it(problem, link, how):
         assert torch.allclose(together.flat[r], alone.flat[0], rtol=1e-9, atol=1e-11)
         of_run = result.history.select_run(r)
         assert np.allclose(of_run["train_loss"], single.history["train_loss"], rtol=1e-10)
-
-
-@every_link
-def test_runs_may_differ_in_rate_penalty_labels_and_weights(problem, link):
-    seeds = [1, 1, 1, 1]
-    model = problem.model(link, seeds)
-    sample = problem.sample(seeds)
-    sample.labels[2] = (sample.labels[2] + 1) % problem.c
-    sample.weights[3, :50] = 3.0
-    settings = problem.settings(
-        seeds, alpha=torch.tensor([1e-3, 1e-1, 1e-3, 1e-3]), learning_rate=torch.tensor([0.02, 0.02, 0.02, 0.05])
-    )
-    train(model, sample, settings)
-    for r in range(4):
-        alone = problem.model(link, [1])
-        one = slice(r, r + 1)
-        single = problem.settings(
-            [1],
-            alpha=settings.alpha[one],
-            link_alpha=settings.link_alpha[one],
-            learning_rate=settings.learning_rate[one],
-        )
-        train(alone, sample.select_run(r), single)
-        assert torch.allclose(model.flat[r], alone.flat[0], rtol=1e-8, atol=1e-10)
-    assert not torch.allclose(model.flat[0], model.flat[1])
 
 
 @pytest.mark.parametrize(("link", "symmetric", "centred"), [
@@ -189,33 +163,6 @@ def test_training_works_outside_the_main_thread(problem):
     assert not torch.equal(model.flat, problem.model("softmax", [1]).flat)
 
 
-def test_threads_are_given_back_by_whoever_leaves_last():
-    before = torch.get_num_threads()
-    first_in, second_in = threading.Event(), threading.Event()
-
-    def first():
-        with threads_for(4e7):
-            first_in.set()
-            second_in.wait(10)
-
-    def second():
-        first_in.wait(10)
-        with threads_for(1.0):
-            second_in.set()
-            threads[0].join(10)
-
-    threads = [threading.Thread(target=first), threading.Thread(target=second)]
-    torch.set_num_threads(4)
-    try:
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(10)
-        assert torch.get_num_threads() == 4
-    finally:
-        torch.set_num_threads(before)
-
-
 def test_threads_are_given_back(problem):
     before = torch.get_num_threads()
     torch.set_num_threads(2)
@@ -256,12 +203,3 @@ def test_history_tells_the_loss_of_the_epoch(problem):
     assert result.history["train_loss"][0] == pytest.approx(before.item(), rel=1e-10)
     assert result.history["accuracy"][0] == pytest.approx(accuracy.item(), rel=1e-10)
     assert result.history["epoch"].tolist() == [1, 2]
-
-
-def test_train_loss_of_uneven_batches_is_the_mean_over_rows(problem):
-    model = problem.model("softmax", [1])
-    sample = problem.sample([1])
-    before, _ = model.evaluate(sample.features, sample.rows, sample.labels, sample.weights)
-    settings = problem.settings([1], batch_size=30, max_epochs=1, learning_rate=torch.tensor([1e-12]))
-    result = train(model, sample, settings)
-    assert result.history["train_loss"][0] == pytest.approx(before.item(), rel=1e-8)

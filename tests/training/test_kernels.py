@@ -5,7 +5,6 @@ import pytest
 import scipy.sparse
 import torch
 
-from legendretron.accelerate.cuda.support import kernels_apply
 from legendretron.links import CompositeLink, SoftmaxLink
 from legendretron.training import LinearModel, Sample, as_features, train
 from legendretron.training import adam as adam_module
@@ -174,16 +173,6 @@ def test_sparse_arguments_of_any_layout():
     torch.testing.assert_close(out, x[rows].mT @ dz)
 
 
-def test_a_matrix_of_zeros():
-    features = as_features(scipy.sparse.csr_array((4, 3)), torch.float64, torch.device(DEVICE))
-    csr = features.starts, features.columns, features.values
-    rows, bias = torch.tensor([[0, 3]], device=DEVICE), random(1, 1, 2)
-    assert torch.equal(sparse_product(*csr, rows, random(1, 3, 2), bias), bias.expand(1, 2, 2))
-    out = torch.zeros(1, 3, 2, dtype=torch.float64, device=DEVICE)
-    sparse_gradient(*csr, rows, random(1, 2, 2), out)
-    assert not out.any()
-
-
 def choose(monkeypatch, kernels):
     for module in (adam_module, features_module):
         monkeypatch.setattr(module, "kernels_apply", lambda tensor: kernels)
@@ -215,14 +204,6 @@ def test_training_with_kernels_equals_training_without(link, sparse, monkeypatch
     (plain_flat, plain_loss), (flat, loss) = trained
     assert torch.allclose(flat, plain_flat, rtol=1e-6, atol=1e-8)
     assert np.allclose(loss, plain_loss, rtol=1e-8)
-
-
-def test_chosen_by_device():
-    assert kernels_apply(torch.zeros(1, device=DEVICE)) == (DEVICE == "cuda")
-    assert not kernels_apply(torch.zeros(1, device=DEVICE, dtype=torch.bfloat16))
-    assert not kernels_apply(torch.zeros(1))
-    assert Adam(torch.zeros(2, 3, device=DEVICE)).fused == (DEVICE == "cuda")
-    assert not Adam(torch.zeros(3, 2, device=DEVICE).T).fused
 
 
 def test_gradients_in_any_order_only_if_allowed(monkeypatch):

@@ -8,7 +8,7 @@ import torch
 
 from legendretron.training import History, train
 from legendretron.training import engine as engine_module
-from legendretron.training.batches import SampleBatches, draw_order
+from legendretron.training.batches import SampleBatches
 from tests.saved_files import read
 from tests.training.conftest import LINKS
 
@@ -56,15 +56,6 @@ def test_steps_rows_and_rates(problem, seen, steps, batch_size, link):
     assert result.history["epoch"].tolist() == [r for r in range(1, rounds + 1) for _ in range(2)]
     assert result.n_iter.tolist() == [rounds, rounds]
     assert result.history["learning_rate"][-1] == pytest.approx(expected[-1], rel=1e-12)
-
-
-def test_orders_are_those_of_the_generators(problem, seen):
-    """As by epochs, where the batches divide the rows."""
-    sample = problem.sample([1])
-    train(problem.model("softmax", [1]), sample, problem.settings([1], max_steps=8, batch_size=25))
-    generator = torch.Generator().manual_seed(1)
-    expected = torch.cat([sample.rows[0][draw_order(100, generator)] for _ in range(2)])
-    assert torch.equal(seen()[0][:, 0].reshape(-1), expected)
 
 
 class _Stop(Exception):

@@ -51,13 +51,6 @@ def test_groups_are_never_divided(cv):
         assert not set(groups[train]) & set(groups[held])
 
 
-def test_fewer_groups_than_folds():
-    groups = np.arange(100) % 3
-    folds = make_folds(None, X, y, ROWS, groups, 0)
-    assert len(folds) == 3
-    assert all(len(set(groups[held])) == 1 for _, held in folds)
-
-
 def test_groups_that_cannot_be_used():
     with pytest.raises(ValueError, match=r"groups must have one entry per row, 100, got shape \(99,\)"):
         make_folds(None, X, y, ROWS, np.zeros(99), 0)

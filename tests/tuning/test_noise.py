@@ -14,7 +14,7 @@ from legendretron.training import as_features
 from legendretron.tuning import tune
 from legendretron.tuning.candidates import link_candidates
 from legendretron.tuning.logistic_path import LogisticPath
-from legendretron.tuning.noise_checks import is_believable, least_bound, neighbour_agreement
+from legendretron.tuning.noise_checks import is_believable, least_bound
 from legendretron.tuning.noise_matrix import estimate_matrix, has_pattern
 from legendretron.tuning.noise_rates import LabelledRows, RateEstimate, estimate_rates
 from legendretron.tuning.noise_search import search_noise
@@ -130,16 +130,6 @@ def test_labels_that_are_a_matter_of_chance_are_not_wrong(make_problem):
     assert noise.high == pytest.approx(estimate.most)
 
 
-def test_rows_of_weight_zero_have_no_say(make_problem):
-    x, y = titanic()
-    rng = np.random.default_rng(0)
-    more = np.concatenate([x, rng.normal(size=(1000, 2))])
-    labels = np.concatenate([y, rng.integers(0, 2, 1000)])
-    weight = np.repeat([1.0, 0.0], [len(y), 1000])
-    alone, among = make_problem(x, y).trees, dataclasses.replace(make_problem(more, labels), weight=weight).trees
-    assert least_bound(alone) == least_bound(among)
-
-
 def test_the_bound_is_the_least_upper_limit():
     proba = np.linspace(0.5, 1.0, 1000)
     labels = np.zeros(1000, dtype=int)
@@ -183,16 +173,6 @@ def test_a_few_hundred_rows_without_clear_ones_have_no_noise(make_problem):
     assert tune(problem, [], logistic=True).noise.rate == 0.0
 
 
-def test_training_rows_that_any_labels_would_fit_have_no_say(make_problem):
-    """With as many features as rows, each wrong label is learned."""
-    x, y = sure_data(n=30, d=19)
-    problem = make_problem(x, y)
-    assert problem.is_wide  # 20 rows in two of three folds, and as many coefficients
-    assert not make_problem(x[:, :18], y).is_wide
-    assert is_believable(RateEstimate(1.0, 0.2, 0.0, 0.0, evidence=9.0), problem)
-    assert not is_believable(RateEstimate(1.0, 0.1, 0.0, 0.0, evidence=9.0), problem)
-
-
 def test_noise_is_found_where_there_is_some(make_problem):
     c = 2
     x, y = sure_data(c=c, seed=1)
@@ -232,21 +212,6 @@ def test_a_model_that_does_not_fit_is_not_noise(make_problem):
     asked = tune(dataclasses.replace(problem, find_noise="always"), [], logistic=True).noise
     assert asked.rate > 0.0
     assert asked.low <= asked.rate <= asked.high
-
-
-def test_neighbours_of_sparse_rows_are_those_of_dense_ones():
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=(200, 6)) * (rng.random((200, 6)) < 0.5)
-    labels = torch.as_tensor(rng.integers(0, 3, 200))
-    log_q = torch.log_softmax(torch.as_tensor(rng.normal(size=(200, 3))), dim=1)
-    rows = np.arange(200)
-    q, suspicious = log_q.exp().numpy(), rng.random(200) < 0.3
-    found = [
-        neighbour_agreement(as_features(kind(x), torch.float64, CPU), rows, q, labels.numpy(), suspicious)
-        for kind in (np.asarray, scipy.sparse.csr_matrix)
-    ]
-    assert found[0] != 0.0
-    assert found[0] == pytest.approx(found[1], abs=1e-6)
 
 
 def test_the_likeliest_matrix(make_problem):
