@@ -25,6 +25,9 @@ def test_scores_are_those_of_scikit_learn(predictions):
     assert found.brier == pytest.approx(np.average(((p - np.eye(3)[y]) ** 2).sum(1), weights=weight))
     areas = [roc_auc_score(y == k, p[:, k], sample_weight=weight) for k in range(3)]
     assert found.auc == pytest.approx(np.mean(areas))
+    two, of_two = y < 2, log_p[:, :2] - np.logaddexp(log_p[:, :1], log_p[:, 1:2])
+    area = roc_auc_score(y[two], of_two[two, 1], sample_weight=weight[two])
+    assert scores_of(y[two], of_two[two], weight[two]).auc == pytest.approx(area)
 
 
 def test_weights_are_repetitions(predictions):
