@@ -3,6 +3,9 @@
 Without it each of several processes of pytest would compile the same functions, side by side, for a minute of its time.
 """
 
+import subprocess
+import sys
+
 import numpy as np
 import torch
 
@@ -12,22 +15,30 @@ from legendretron.accelerate.log_proba import log_proba
 from legendretron.links import CanonicalLink, CompositeLink
 
 
-def main():
-    """Numba keeps on disk what it has compiled."""
+def compile_for(name, kinds):
+    """Use all functions of these links in a precision: Numba keeps on disk what it has compiled."""
     X, y = np.arange(12.0).reshape(6, 2) % 5, np.arange(6) % 3
-    for dtype in (torch.float64, torch.float32):
-        name, labels = str(dtype).removeprefix("torch."), torch.zeros(4, dtype=torch.long)
-        for kind, make in (("composite", CompositeLink), ("canonical", CanonicalLink)):
-            given = {"alpha": 0.1, "link_alpha": 0.1, "max_epochs": 1}
-            LegendreTronClassifier(kind, **given, dtype=name).fit(X, y).predict_proba(X)
-            link, z = make(3, dtype=dtype), torch.zeros(4, 2, dtype=dtype)
-            log_p = link(z, by=log_proba)
-            log_p.sum().backward()
-            link_from_log(link, log_p.detach())
-            # of two classes every link has a loss, by a table or by nests
-            loss = CanonicalLoss(make(2, dtype=dtype))
-            loss(torch.zeros(4, 1, dtype=dtype, requires_grad=True), labels).backward()
+    dtype, labels = getattr(torch, name), torch.zeros(4, dtype=torch.long)
+    for make in kinds:
+        given = {"alpha": 0.1, "link_alpha": 0.1, "max_epochs": 1}
+        kind = "composite" if make is CompositeLink else "canonical"
+        LegendreTronClassifier(kind, **given, dtype=name).fit(X, y).predict_proba(X)
+        link, z = make(3, dtype=dtype), torch.zeros(4, 2, dtype=dtype)
+        log_p = link(z, by=log_proba)
+        log_p.sum().backward()
+        link_from_log(link, log_p.detach())
+        # of two classes every link has a loss, by a table or by nests
+        loss = CanonicalLoss(make(2, dtype=dtype))
+        loss(torch.zeros(4, 1, dtype=dtype, requires_grad=True), labels).backward()
+
+
+#: Each precision has a process of its own, in another order, so that they seldom write to the same file.
+ORDERS = {"float64": (CompositeLink, CanonicalLink), "float32": (CanonicalLink, CompositeLink)}
 
 
 if __name__ == "__main__":
-    main()
+    if len(sys.argv) > 1:
+        compile_for(sys.argv[1], ORDERS[sys.argv[1]])
+    else:
+        started = [subprocess.Popen([sys.executable, "-m", "tests.compile_first", name]) for name in ORDERS]
+        sys.exit(max(process.wait() for process in started))

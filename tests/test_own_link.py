@@ -10,18 +10,15 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import onnxruntime
 import pytest
 import torch
 from sklearn.base import clone
 from sklearn.datasets import load_iris
-from sklearn.preprocessing import scale
 from torch import nn
 from torch.distributed.tensor.parallel import ParallelStyle
 
 from legendretron import LegendreTronClassifier
-from legendretron.estimators import fit_splits
-from legendretron.links import CanonicalLink, Link, SoftmaxLink, link_config, link_names, register_link, registry
+from legendretron.links import CanonicalLink, Link, SoftmaxLink, register_link, registry
 from legendretron.nn import ClassParallel, LegendreHead, LegendreLink
 from legendretron.trons import PiecewiseLinearLink, TrigonometricLink
 from tests.given import GIVEN
@@ -44,7 +41,7 @@ def fitted(link, X=X, y=y, **parameters):
     return LegendreTronClassifier(link, **settings).fit(X, y)
 
 
-def test_estimator_by_name_by_settings_and_as_an_object():
+def test_estimator_by_name_by_settings_and_as_an_object(tmp_path):
     named = fitted("leaky")
     assert isinstance(named.link_, LeakyLink)
     assert named.link_.log_slope.shape == (2,)
@@ -56,25 +53,11 @@ def test_estimator_by_name_by_settings_and_as_an_object():
     assert np.allclose(fitted(given).predict_proba(X), named.predict_proba(X), rtol=1e-12)
     assert given.log_slope.abs().max() == 0  # a copy was trained
     assert clone(shared).get_params()["link_params"] == {"per_class": False}
-
-
-def test_many_splits_at_once():
-    rows = np.stack([np.random.default_rng(seed).permutation(len(y))[:100] for seed in range(3)])
-    model = LegendreTronClassifier("leaky", max_epochs=20, learning_rate=0.1, standardize=False, **GIVEN)
-    results = fit_splits(model, scale(X), y, rows, [0, 1, 2])
-    assert (results.evaluate(rows)[1] > 0.8).all()
-
-
-@pytest.mark.parametrize(
-    "parameters", [{"link": "leaky"}, {"link": "leaky", "link_params": {"per_class": False}}], ids=str
-)
-def test_save_and_load(tmp_path, parameters):
-    model = fitted(**parameters)
-    model.save(tmp_path / "model.safetensors")
-    again = LegendreTronClassifier.load(tmp_path / "model.safetensors")
-    assert again.get_params() == model.get_params()
+    shared.save(tmp_path / "m")
+    again = LegendreTronClassifier.load(tmp_path / "m")
+    assert again.get_params() == shared.get_params()
     assert isinstance(again.link_, LeakyLink)
-    assert np.array_equal(again.predict_proba(X), model.predict_proba(X))
+    assert np.array_equal(again.predict_proba(X), shared.predict_proba(X))
 
 
 @pytest.mark.exhaustive
@@ -107,12 +90,12 @@ print(LegendreTronClassifier.load(path).link_)
     ],
     ids=lambda link: type(link).__name__,
 )
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_objects_are_saved_too(tmp_path, link, dtype):
-    model = fitted(link, X2.astype(dtype), y2)
+def test_objects_are_saved_too(tmp_path, link):
+    rows = X2.astype(np.float32)
+    model = fitted(link, rows, y2)
     model.save(tmp_path / "model.safetensors")
     again = LegendreTronClassifier.load(tmp_path / "model.safetensors")
-    assert np.array_equal(again.predict_proba(X2.astype(dtype)), model.predict_proba(X2.astype(dtype)))
+    assert np.array_equal(again.predict_proba(rows), model.predict_proba(rows))
     assert type(again.link) is type(link)
     z = torch.linspace(-4.0, 4.0, 9).unsqueeze(-1)
     assert torch.equal(again.link(z), link(z))
@@ -125,16 +108,6 @@ def test_a_forged_link_of_ones_own_is_refused(tmp_path):
         forge(path, lambda state, change=change: state["link"].update(change))
         with pytest.raises(ValueError, match="is not a LegendreTronClassifier that can be loaded"):
             LegendreTronClassifier.load(path)
-
-
-@pytest.mark.exhaustive
-def test_onnx(tmp_path):
-    model = fitted("leaky", X.astype(np.float32), y)
-    model.to_onnx(tmp_path / "model.onnx")
-    session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
-    labels, probabilities = session.run(None, {"X": X.astype(np.float32)})
-    assert np.array_equal(labels, model.predict(X.astype(np.float32)))
-    assert np.allclose(probabilities, model.predict_proba(X.astype(np.float32)), atol=1e-6)
 
 
 def test_head_and_adapter():
@@ -163,9 +136,7 @@ def test_a_link_that_does_not_say_how_is_not_split():
     ("parameters", "message"),
     [
         ({"link": "canonical", "link_params": {"hidden": 50}}, "holds 'hidden'.* there it can hold n_nests"),
-        ({"link": "softmax", "link_params": {"n_nests": 2}}, "holds 'n_nests'.* there it can hold none"),
         ({"link": CanonicalLink(3), "link_params": {"a": 1}}, "holds 'a', which does not apply to a link that is"),
-        ({"link": "leaky", "link_params": {"slope": 1}}, "holds 'slope'.* there it can hold per_class"),
         ({"link": "piecewise_linear"}, "link 'piecewise_linear' needs the setting n_knots"),
         ({"link": "leaky", "link_params": {"per_class": torch.ones(2)}}, "link 'leaky' cannot be built with"),
         ({"link": "logit"}, "link must be one of 'canonical'"),
@@ -184,29 +155,12 @@ def test_a_setting_that_does_not_apply_is_refused(make, parameters, message):
         makers[make]()
 
 
-@pytest.mark.parametrize(("link", "init"), [("canonical", "paper"), ("softmax", "paper"), ("leaky", "random")])
-def test_a_start_that_a_link_does_not_have(link, init):
-    with pytest.raises(ValueError, match="init"):
-        LegendreHead(4, 3, link, init=init)
-    assert isinstance(LegendreHead(4, 3, "canonical", init="random").link, CanonicalLink)
-
-
 def test_command_line(tmp_path, capsys):
     from legendretron.cli import main
 
     np.savetxt(tmp_path / "iris.csv", np.column_stack([X, y]), delimiter=",", header="a,b,c,d,y", comments="", fmt="%g")
-    words = [
-        "fit",
-        tmp_path / "iris.csv",
-        "-t",
-        "y",
-        "-o",
-        tmp_path / "m",
-        "--link",
-        "leaky",
-        "--link-param",
-        "per_class=false",
-    ]
+    words = ["fit", tmp_path / "iris.csv", "-t", "y", "-o", tmp_path / "m", "--link", "leaky"]
+    words += ["--link-param", "per_class=false"]
     strengths = ["--alpha", "1e-4", "--link-alpha", "1e-4"]  # a link is learned in any case
     assert main([*map(str, words), *strengths, "--epochs", "5", "--seed", "0"]) == 0
     model = LegendreTronClassifier.load(tmp_path / "m")
@@ -265,12 +219,6 @@ def test_the_penalty_pulls_to_the_centre_of_a_link_from_each_of_its_starts(monke
         assert model.link_.log_scale.item() == pytest.approx(0.5, abs=0.01)
 
 
-def test_log_odds_follow_from_log_probabilities():
-    link, z = PlainScale(2).double(), torch.linspace(-3.0, 3.0, 7, dtype=torch.float64).unsqueeze(-1).requires_grad_()
-    (gradient,) = torch.autograd.grad(link.potential(z).sum(), z)
-    assert torch.allclose(gradient, link.inverse(z)[:, :1], rtol=1e-9)
-
-
 def test_a_setting_that_was_not_kept_is_noticed_before_training():
     @register_link("forgetful")
     class Forgetful(SoftmaxLink):
@@ -302,27 +250,7 @@ def test_a_constructor_that_reads_values_makes_them_on_the_cpu(tmp_path):
     assert LegendreTronClassifier.load(tmp_path / "m").link_.gap == 1.0
 
 
-def test_a_class_that_was_defined_again_is_still_known():
-    def define():
-        return register_link("again")(type("Again", (SoftmaxLink,), {"__module__": __name__}))
-
-    link = define()(3)
-    define()
-    assert link_config(link)["kind"] == "again"
-
-
-def test_an_entry_point_that_cannot_be_imported(tmp_path, monkeypatch):
-    info = tmp_path / "broken-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[legendretron.links]\nbroken = nowhere:Link\nno-name = nowhere:Link\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    assert "no-name" not in link_names()
-    with pytest.raises(ValueError, match=r"link 'broken', .*'nowhere:Link', cannot be imported"):
-        LegendreHead(4, 3, "broken")
-
-
-@pytest.mark.parametrize("change", [{"link": "softmax"}, {"link": "no_such"}, {"link_params": {"n_nests": 3}}], ids=str)
+@pytest.mark.parametrize("change", [{"link": "softmax"}, {"link_params": {"n_nests": 3}}], ids=str)
 def test_training_goes_on_with_the_link_of_the_first_fit(change):
     model = fitted("canonical", warm_start=True)
     model.fit(X, y)
@@ -330,12 +258,6 @@ def test_training_goes_on_with_the_link_of_the_first_fit(change):
         model.set_params(**change).fit(X, y)
     with pytest.raises(ValueError, match="link"):
         model.partial_fit(X, y)
-
-
-def test_arguments_of_a_head_reach_a_link_that_is_an_object():
-    assert LegendreHead(4, 3, LeakyLink(3), dtype=torch.float64).link.log_slope.dtype == torch.float64
-    with pytest.raises(ValueError, match="generator does not apply"):
-        LegendreLink(3, LeakyLink(3), generator=torch.Generator())
 
 
 class OneSlope(Link):
@@ -370,11 +292,6 @@ class TooWide(OneSlope):
         return torch.cat([z, z[..., :1]], dim=-1)
 
 
-class TooNarrow(OneSlope):
-    def _log_odds(self, z):
-        return z[..., :1]
-
-
 class NarrowProba(OneSlope):
     def _log_proba(self, z):
         return torch.log_softmax(z, dim=-1)
@@ -389,7 +306,7 @@ def test_a_link_that_forgets_the_run_axes_is_refused_before_training(link, stren
         model.fit(X, y)
 
 
-@pytest.mark.parametrize("link", [TooWide, TooNarrow, NarrowProba])
+@pytest.mark.parametrize("link", [TooWide, NarrowProba])
 def test_a_link_of_the_wrong_width_is_refused(link):
     match = rf"{link.__name__} gives [24] log-probabilities for n_classes=3: its _log_odds must return 2 entries"
     z = torch.zeros(5, 2)

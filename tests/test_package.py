@@ -11,7 +11,7 @@ import torch
 
 import legendretron
 from legendretron.links import save_link
-from tests.catalogue import LINKS_OF_MANY, make_link, normal
+from tests.catalogue import LINKS_OF_MANY, make_link
 
 PROBE = """
 import sys
@@ -63,16 +63,6 @@ def test_type_checkers_see_the_names_that_there_are(package):
     assert seen == {name: place for place, names in ast.literal_eval(given).items() for name in names}
     assert {*seen} == {*module.__all__} - {"__version__"}
     assert all(getattr(module, name) is not None for name in module.__all__)
-
-
-@pytest.mark.parametrize("name", LINKS_OF_MANY)
-def test_random_state_is_left_alone_by_everything_but_construction(name):
-    link = make_link(name, 3)
-    state = torch.random.get_rng_state()
-    z = normal(5, 2, key="z")
-    link.link(link.inverse(z))
-    legendretron.canonicality(link, z)
-    assert torch.equal(torch.random.get_rng_state(), state)
 
 
 @pytest.mark.parametrize("name", LINKS_OF_MANY)

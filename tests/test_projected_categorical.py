@@ -76,16 +76,6 @@ def test_sample_frequencies():
     assert torch.allclose(draws.mean(0), d.mean, atol=0.01)
 
 
-def test_expand_keeps_values_and_parametrisation():
-    d = ProjectedCategorical(logits=normal(1, 3, key="x"))
-    wide = d.expand((2, 5))
-    assert wide.batch_shape == (2, 5)
-    assert wide.event_shape == (3,)
-    assert torch.equal(wide.logits[1, 4], d.logits[0])
-    assert wide.enumerate_support().shape == (4, 2, 5, 3)
-    assert wide.enumerate_support(expand=False).shape == (4, 1, 1, 3)
-
-
 def test_certain_outcomes_stay_finite():
     d = ProjectedCategorical(probs=torch.tensor([[1.0, 0.0], [0.0, 0.0]]))
     assert torch.isfinite(d.logits).all()

@@ -11,7 +11,6 @@ import os
 import pickle
 import resource
 import struct
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -23,7 +22,7 @@ from legendretron import LegendreCalibrator, LegendreTronClassifier, Multinomial
 from legendretron._internal import artifacts
 from legendretron._internal.artifacts import FORMAT, _checksum, load_state, read_kind, save_state
 from legendretron.estimators.resuming import ChosenStrengths
-from legendretron.links import SoftmaxLink, load_link, save_link
+from legendretron.links import load_link, save_link
 from legendretron.losses import CanonicalLoss, load_loss, save_loss
 from legendretron.training.checkpoint import load_checkpoint, save_checkpoint
 from legendretron.tuning import Candidate, FoundNoise, Tuning
@@ -204,18 +203,6 @@ def test_what_a_file_cannot_hold_is_not_written(value, message, path):
     assert not path.exists()
 
 
-def test_files_are_as_readable_as_any_other_and_links_are_followed(tmp_path):
-    target, link = tmp_path / "target", tmp_path / "link"
-    target.write_bytes(b"")
-    link.symlink_to(target)
-    save_link(SoftmaxLink(3), link)
-    assert link.is_symlink()
-    plain = tmp_path / "plain"
-    plain.write_bytes(b"")
-    assert target.stat().st_mode == plain.stat().st_mode
-    load_link(link)
-
-
 # --- what is refused ---
 
 
@@ -239,7 +226,7 @@ def test_every_flipped_byte_is_noticed(kind, contents, path):
 
 
 @every_kind
-@pytest.mark.parametrize("keep", [0, 5, 100, 200, -1])
+@pytest.mark.parametrize("keep", [5, 200, -1])
 def test_truncated(kind, keep, contents, path):
     path.write_bytes(contents[kind][:keep])
     refused(kind, path, "damaged or not a file of legendretron|of legendretron; choose another path")
@@ -269,21 +256,14 @@ def test_files_of_something_else_are_refused(kind, contents, path):
 
 
 @every_kind
-@pytest.mark.parametrize(
-    ("written", "library"),
-    [("legendretron-99", " 7.8.9"), ("legendretron-estimator-5", " 0.1.0"), ("legendretron-link-1", "")],
-)
+@pytest.mark.parametrize(("written", "library"), [("legendretron-99", " 7.8.9"), ("legendretron-link-1", "")])
 def test_a_file_in_another_format_tells_what_to_do(kind, written, library, contents, path):
     header, data = unpack(contents[kind])
     header["__metadata__"] = {"format": written, "kind": kind}
     if library:
         header["__metadata__"]["library"] = library.strip()
     path.write_bytes(pack(header, data))
-    message = (
-        f"is in the format {written} of legendretron{library}, but this version reads {FORMAT}. Fit again, or load it with "
-        "the version that wrote it."
-    )
-    refused(kind, path, message)
+    refused(kind, path, f"is in the format {written} of legendretron{library}, but this version reads {FORMAT}")
 
 
 @every_kind
@@ -318,30 +298,20 @@ def one_tensor(dtype, shape, size, **metadata):
 
 CONTAINERS = {
     "empty": (b"", "damaged or not a file of legendretron"),
-    "short": (b"1234", "damaged or not a file of legendretron"),
-    "no header": (struct.pack("<Q", 0), "damaged or not a file of legendretron"),
     "header too long": (struct.pack("<Q", 2**62) + b"{}", "damaged or not a file of legendretron"),
-    "header longer than the file": (struct.pack("<Q", 1000) + b"{}", "damaged or not a file of legendretron"),
     "header not JSON": (pack(b"nonsense"), "damaged or not a file of legendretron"),
     "header nested": (pack(b"[" * 100_000), "damaged or not a file of legendretron"),
-    "tensors missing": (one_tensor("F32", [1], 4)[:-4], "damaged or not a file of legendretron"),
     "tensors over the end": (one_tensor("F32", [2**40], 4), "damaged or not a file of legendretron"),
     "a dtype of 4 bits": (one_tensor("F4", [2], 1), "of dtype F4, which legendretron does not write|InvalidHeader"),
-    "complex numbers": (one_tensor("C64", [1], 8), "of dtype C64, which legendretron does not write|InvalidHeader"),
     "no metadata": (pack({}), "holds 'something else'"),
     "metadata unknown": (one_tensor("F32", [1], 4, more="x"), "must have the metadata"),
     "unsigned": (one_tensor("F32", [1], 4), "checksum does not match"),
-    "without entries": (one_tensor("F32", [0, 2**62], 0), "checksum does not match"),
     "another kind": (signed("{}", "something"), "holds a something, but link is needed"),
     "state not JSON": (signed("nonsense"), "its state is not JSON"),
-    "state a list": (signed("[]"), "its state must be a JSON object, not a list"),
-    "state nested without end": (signed("[" * 100_000), "its state is not JSON"),
     "state nested": (signed('{"a": ' * 100 + "1" + "}" * 100), "its state is nested too deeply"),
     "state with an endless number": (signed('{"kind": ' + "9" * 10_000 + "}"), "its state is not JSON"),
     "state with a large number": (signed('{"kind": [' + "9" * 30 + "]}"), "an integer of more than 64 bits"),
-    "state of nothing": (signed("{}"), "a link must have the fields"),
     "a tensor beside nothing": (signed("{}", arrays=["a/b"]), "the tensor 'a/b' belongs to nothing"),
-    "a tensor in place of a value": (signed('{"a": 1}', arrays=["a"]), "the tensor 'a' belongs to nothing"),
     "a tensor in text": (signed('{"a": "b"}', arrays=["a/b"]), "the tensor 'a/b' belongs to nothing"),
 }  # fmt: skip
 
@@ -363,9 +333,3 @@ def test_nothing_is_read_of_a_file_of_something_else(path):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     refused("link", path, "holds 'something else'")
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2**30
-
-
-def test_the_format_is_known():
-    # when this fails because you have raised the number: docs/compatibility.md and the changelog tell users
-    assert FORMAT == "legendretron-3"
-    assert "legendretron-3" in (Path(__file__).parents[1] / "docs/compatibility.md").read_text()

@@ -68,8 +68,8 @@ def test_counterexample_a_composite_link_of_three_classes_is_not_canonical():
     assert (sign > 0).all()
 
 
-@pytest.mark.parametrize("c", [2, 3, 10, 100, 1000])
-@pytest.mark.parametrize("scale", [0.1, 1.0, 4.0])
+@pytest.mark.parametrize("c", [2, 3, 1000])
+@pytest.mark.parametrize("scale", [0.1, 4.0])
 def test_canonical_link_is_symmetric_for_random_and_extreme_parameters(c, scale):
     """Scale 4 means temperatures and gates from about 1e-5 to 1e5."""
     link = CanonicalLink(c, n_nests=5, init="random", dtype=torch.float64, generator=generator("extreme", c, scale))

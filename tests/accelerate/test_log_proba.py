@@ -18,7 +18,6 @@ LINKS = {
     "cpflow": lambda c, **how: CompositeLink(c, init="paper", network="cpflow", **how),
     "three wide blocks": lambda c, **how: CompositeLink(c, 3, 3, 2, init="paper", **how),
     "eight units": lambda c, **how: CompositeLink(c, hidden=8, init="paper", **how),
-    "eight units, cpflow": lambda c, **how: CompositeLink(c, hidden=8, network="cpflow", init="paper", **how),
     "one odd block": lambda c, **how: CompositeLink(c, 1, 3, 1, network="cpflow", init="paper", **how),
     "canonical": lambda c, **how: CanonicalLink(c, init="random", **how),
     "one nest": lambda c, **how: CanonicalLink(c, 1, init="random", **how),
@@ -67,7 +66,7 @@ def assert_same(link, z, tolerance):
 
 @every_link
 @pytest.mark.parametrize(("dtype", "tolerance"), PRECISIONS)
-@pytest.mark.parametrize(("n", "c"), [(1, 2), (5, 3), (16, 16), (17, 17), (70, 26), (3, 300)])
+@pytest.mark.parametrize(("n", "c"), [(1, 2), (16, 16), (45, 37), (70, 26), (3, 300)])
 def test_values_and_gradients_are_those_of_plain_operations(name, dtype, tolerance, n, c):
     assert_same(make(name, c, dtype), rows(n, c, dtype), tolerance)
 
@@ -80,7 +79,7 @@ def test_leading_axes_and_strides(name):
     assert_same(link, rows(1, 4)[0].expand(5, 3), 1e-11)
 
 
-@every_link
+@pytest.mark.parametrize("name", ["ficnn", "canonical"])
 def test_no_rows(name):
     link, z = make(name, 4), torch.zeros(0, 3, dtype=torch.float64, requires_grad=True)
     log_p = fast(link, z)
@@ -116,18 +115,6 @@ def test_second_derivatives(name):
 
 
 @pytest.mark.parametrize("name", ["ficnn", "cpflow", "canonical"])
-def test_many_gradients_at_once(name):
-    link, z = make(name, 3), rows(4, 3).requires_grad_()
-    log_p, inputs = fast(link, z), [z, *link.parameters()]
-    assert is_one_node(log_p)
-    many = torch.eye(12, dtype=torch.float64).reshape(12, 4, 3)
-    together = torch.autograd.grad(log_p, inputs, many, is_grads_batched=True, retain_graph=True, allow_unused=True)
-    for number in (0, 7):
-        for a, b in zip(together, torch.autograd.grad(log_p, inputs, many[number], retain_graph=True), strict=True):
-            torch.testing.assert_close(torch.zeros_like(b) if a is None else a[number], b)
-
-
-@pytest.mark.parametrize("name", ["ficnn", "cpflow", "canonical"])
 def test_frozen_parameters(name):
     link, z = make(name, 5), rows(6, 5).requires_grad_()
     parameters = list(link.parameters())
@@ -140,12 +127,6 @@ def test_frozen_parameters(name):
             torch.testing.assert_close(parameter.grad, gradient)
         else:
             assert parameter.grad is None
-    dz = z.grad
-    z.grad = None
-    for parameter in parameters:
-        parameter.requires_grad_(False)
-    fast(link, z)[:, 0].sum().backward()
-    torch.testing.assert_close(z.grad, dz)
     for parameter in parameters:
         parameter.requires_grad_(True)
     fast(link, z.detach())[:, 0].sum().backward()  # parameters alone
@@ -220,8 +201,8 @@ def test_what_plain_operations_are_for():
 
 
 @pytest.mark.parametrize("settings", [{}, {"network": "cpflow"}, {"link": "canonical"}], ids=str)
-@pytest.mark.parametrize(("d", "c"), [(16, 26), (128, 1000)])
-def test_a_head_saves_at_most_twice_what_a_plain_layer_does(settings, d, c):
+def test_a_head_saves_at_most_twice_what_a_plain_layer_does(settings):
+    d, c = 16, 26
     x = torch.randn(64, d)
 
     def saved(net):
@@ -241,14 +222,8 @@ def test_a_head_saves_at_most_twice_what_a_plain_layer_does(settings, d, c):
     assert saved(head) <= 2 * saved(torch.nn.Sequential(torch.nn.Linear(d, c), torch.nn.LogSoftmax(-1)))
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [{}, *(pytest.param(s, marks=pytest.mark.exhaustive) for s in ({"network": "cpflow"}, {"link": "canonical"}))],
-    ids=str,
-)
-def test_compilers_see_an_operator(settings):
-    head, x = LegendreHead(6, 5, **settings), torch.randn(7, 6)
-    head(x)  # a first batch initialises
+def test_compilers_see_an_operator():
+    head, x = LegendreHead(6, 5), torch.randn(7, 6)
     seen = []
 
     def backend(graph, inputs):
@@ -263,28 +238,3 @@ def test_compilers_see_an_operator(settings):
     for a, b in zip(torch.autograd.grad(found[:, 1].sum(), list(head.parameters())), expected, strict=True):
         torch.testing.assert_close(a, b)
     torch.compiler.reset()
-
-
-@pytest.mark.exhaustive
-def test_compilers_see_plain_operations_within_transforms():
-    link, z = make("canonical", 3), rows(4, 3)
-
-    def jvp(z):
-        return torch.func.jvp(lambda z: fast(link, z), (z,), (z,))[1]
-
-    torch.testing.assert_close(torch.compile(jvp, backend="aot_eager")(z), jvp(z))
-    torch.compiler.reset()
-
-
-@every_link
-@pytest.mark.parametrize(("dtype", "tolerance"), PRECISIONS)
-def test_rows_and_classes_that_do_not_fill_vectors(name, dtype, tolerance):
-    link, generator = make(name, 37, dtype), torch.Generator().manual_seed(1)
-    z = torch.randn(45, 36, dtype=dtype, generator=generator).requires_grad_()
-    g = torch.randn(45, 37, dtype=dtype, generator=generator) / 45
-    inputs = [z, *link.parameters()]
-    fast, plain = log_proba(link, z), link._log_proba(z)
-    torch.testing.assert_close(fast, plain, rtol=tolerance, atol=10 * tolerance)
-    gradients = (torch.autograd.grad(log_p, inputs, g) for log_p in (fast, plain))
-    for mine, other in zip(*gradients, strict=True):
-        torch.testing.assert_close(mine, other, rtol=10 * tolerance, atol=10 * tolerance)

@@ -43,23 +43,10 @@ def logits(c, n=150, dtype=torch.float64):
 
 
 @every_link
-def test_as_by_plain_operations(name):
-    link = LINKS[name]()
-    c = link.n_classes
-    loss = CanonicalLoss(link, ignore_index=-1)
-    x, y = logits(c)
-    y[::7] = -1
-    for dtype, rtol, atol in ((torch.float64, 1e-10, 1e-12), (torch.float32, 1e-5, 1e-5)):
-        loss.to(dtype)
-        for weight, reduction in product((None, torch.linspace(0.0, 2.0, c, dtype=dtype)), ("mean", "sum", "none")):
-            loss.weight, loss.reduction = weight, reduction
-            torch.testing.assert_close(*both(loss, x.to(dtype), y), rtol=rtol, atol=atol)
-
-
-@every_link
-@pytest.mark.parametrize("smoothing", [0.1, 1.0])
-def test_smoothed_labels_as_by_plain_operations(name, smoothing):
-    loss = CanonicalLoss(LINKS[name](), ignore_index=-1, label_smoothing=smoothing, normalized="noisy" not in name)
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 1.0])
+def test_as_by_plain_operations(name, smoothing):
+    normalized = smoothing > 0.0 and "noisy" not in name
+    loss = CanonicalLoss(LINKS[name](), ignore_index=-1, label_smoothing=smoothing, normalized=normalized)
     c = loss.n_classes
     x, y = logits(c)
     y[::7] = -1
@@ -152,7 +139,7 @@ def test_derivatives(name):
 @pytest.mark.parametrize("name", ["canonical", "composite_of_two", "noisy"])
 def test_changes_of_the_link_are_seen(name):
     loss, other = CanonicalLoss(LINKS[name]()), CanonicalLoss(LINKS[name]())
-    x, y = logits(loss.n_classes)
+    x, y = logits(loss.n_classes, 40)
     before = loss(x, y)
     with torch.no_grad():
         for buffer in other.buffers():

@@ -11,9 +11,7 @@ from tests.catalogue import normal
 MAKERS = {
     "softmax": lambda c, **kw: SoftmaxLink(c),
     "canonical": lambda c, **kw: CanonicalLink(c, n_nests=3, init="random", **kw),
-    "one nest": lambda c, **kw: CanonicalLink(c, n_nests=1, init="random", **kw),
     "ficnn": lambda c, **kw: CompositeLink(c, init="paper", **kw),
-    "ficnn, eight units": lambda c, **kw: CompositeLink(c, hidden=8, init="paper", **kw),
     "ficnn, odd": lambda c, **kw: CompositeLink(c, n_blocks=3, hidden=5, depth=3, init="paper", **kw),
     "ficnn, one layer": lambda c, **kw: CompositeLink(c, n_blocks=1, hidden=1, depth=1, init="paper", **kw),
     "cpflow": lambda c, **kw: CompositeLink(c, hidden=3, network="cpflow", init="paper", **kw),
@@ -64,7 +62,7 @@ def test_large_predictors(name, dtype):
         assert not rows(z, np.zeros(3, out.dtype), log=True, swap=False, out=out)
 
 
-@pytest.mark.parametrize("size", [1e10, 1e19, 1e25, 1e100])
+@pytest.mark.parametrize("size", [1e10, 1e100])
 def test_very_large_predictors_of_nests(size):
     """Exponents of that size must not be rounded in two ways."""
     link, z = made("canonical", 5, torch.float64), size * normal(40, 4, key="z")
@@ -126,11 +124,3 @@ class OwnLink(CompositeLink):
 )
 def test_links_without_a_compiled_function(link):
     assert row_probabilities(link, torch.float32) is None
-
-
-def test_offsets_far_apart():
-    link = made("canonical", 4, torch.float64)
-    link.nests.offsets[0, 0] = 500.0
-    for log in (True, False):
-        found, expected = both(link, normal(9, 3, key="z"), torch.zeros(3, dtype=torch.float64), log)
-        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-300)

@@ -16,7 +16,7 @@ def test_agree_with_autograd(name, c, runs):
 
 
 @pytest.mark.parametrize("network", ["ficnn", "cpflow"])
-@pytest.mark.parametrize(("hidden", "depth"), [(1, 1), (3, 1), (1, 3), (5, 2), (4, 4)])
+@pytest.mark.parametrize(("hidden", "depth"), [(1, 1), (3, 1), (1, 3), (5, 2)])
 def test_agree_with_autograd_for_every_layout(network, hidden, depth):
     link = CompositeLink(
         4, 2, hidden, depth, network, init="paper", run_shape=(2,), dtype=torch.float64, generator=generator(hidden)
@@ -75,14 +75,9 @@ def test_stack_and_take_are_inverse(name):
 DIFFERENT = {
     "kind": (SoftmaxLink(3), CanonicalLink(3)),
     "classes": (SoftmaxLink(3), SoftmaxLink(4)),
-    "network": (CompositeLink(3), CompositeLink(3, network="cpflow")),
     # one unit a layer: all tensors of the two networks that both have are of the same shape
     "network of one unit": (CompositeLink(3, hidden=1), CompositeLink(3, hidden=1, network="cpflow")),
-    "width": (CompositeLink(3, hidden=1, depth=1), CompositeLink(3, hidden=2, depth=1)),
-    "depth": (CompositeLink(3, hidden=1, depth=1), CompositeLink(3, hidden=1, depth=2)),
-    "blocks": (CompositeLink(3, n_blocks=1), CompositeLink(3, n_blocks=2)),
     "blocks, the longer first": (CompositeLink(3, n_blocks=2), CompositeLink(3, n_blocks=1)),
-    "nests": (CanonicalLink(3, n_nests=1), CanonicalLink(3, n_nests=2)),
     "precision": (CanonicalLink(3), CanonicalLink(3, dtype=torch.float64)),
     "series": (
         TrigonometricLink((-2.0, 2.0), [0.0, 1.0], "sine"),
@@ -103,9 +98,6 @@ def test_stack_refuses_buffers_that_differ():
         ValueError, match="links must have equal buffers, but differ in 'values', which has no run axis"
     ):
         stack_runs(tables)
-    series = [TrigonometricLink((-2.0, 2.0), [c, 1.0], "sine") for c in (0.0, 1.0)]
-    with pytest.raises(ValueError, match=r"differ in 'coefficients'.*keep them in a list"):
-        stack_runs(series)
     started = CompositeLink(3, network="cpflow")
     started.initialize(torch.randn(8, 2, generator=generator("first")))
     for links in ((started, CompositeLink(3, network="cpflow")), (CompositeLink(3, network="cpflow"), started)):

@@ -5,7 +5,7 @@ from legendretron import CanonicalLoss, CompositeLink, properness
 from legendretron.losses import AsymmetricBinaryLoss, LogLoss
 
 
-@pytest.mark.parametrize("c", [2, 3, 10])
+@pytest.mark.parametrize("c", [2, 10])
 def test_finds_the_violation_of_an_improper_loss(c):
     """The linear loss rewards certainty: under p the best prediction is the corner of the likeliest class."""
     report = properness(lambda q: 1 - q, c)
@@ -30,10 +30,6 @@ def test_takes_precision_from_the_loss():
 def test_refuses_what_is_no_loss():
     with pytest.raises(ValueError, match="loss must be a ProperLoss or a function, got int"):
         properness(3, 3)
-
-
-def test_repeatable():
-    assert properness(LogLoss(), 3, seed=1) == properness(LogLoss(), 3, seed=1)
 
 
 def test_number_of_classes():

@@ -25,6 +25,9 @@ def test_scores_are_those_of_scikit_learn(predictions):
     assert found.brier == pytest.approx(np.average(((p - np.eye(3)[y]) ** 2).sum(1), weights=weight))
     areas = [roc_auc_score(y == k, p[:, k], sample_weight=weight) for k in range(3)]
     assert found.auc == pytest.approx(np.mean(areas))
+    two, of_two = y < 2, log_p[:, :2] - np.logaddexp(log_p[:, :1], log_p[:, 1:2])
+    area = roc_auc_score(y[two], of_two[two, 1], sample_weight=weight[two])
+    assert scores_of(y[two], of_two[two], weight[two]).auc == pytest.approx(area)
 
 
 def test_weights_are_repetitions(predictions):
@@ -78,11 +81,6 @@ def test_influence_on_the_area_gives_the_bootstrap(predictions):
         linear.append(area + np.average(adds[rows], weights=weight[rows]))
     assert np.corrcoef(exact, linear)[0, 1] > 0.99
     assert np.std(linear) == pytest.approx(np.std(exact), rel=0.05)
-
-
-def test_an_area_needs_both_kinds(predictions):
-    _, log_p, _ = predictions
-    assert np.isnan(area_under_curve(log_p[:, 0], np.ones(400, bool))[0])
 
 
 @pytest.mark.parametrize("weight", [[1.0, 2.0], [-1.0] * 400, [0.0] * 400, [np.nan] * 400])

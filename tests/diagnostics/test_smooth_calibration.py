@@ -88,13 +88,6 @@ def test_the_curve_follows_the_truth_and_the_band_covers_it():
     assert (wider.high - wider.low)[shown].mean() > 1.2 * (curve.high - curve.low)[shown].mean()
 
 
-def test_repeatable():
-    y, p = sample(200)
-    first, again, other = (smooth_calibration_curve(y, p, n_bootstrap=20, seed=seed) for seed in (0, 0, 1))
-    assert np.array_equal(first.low, again.low, equal_nan=True)
-    assert not np.array_equal(first.low, other.low, equal_nan=True)
-
-
 def test_extreme_predictions():
     """All certain, all the same, and one row."""
     certain = np.array([[1.0, 0.0], [0.0, 1.0]] * 50)

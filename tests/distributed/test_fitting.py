@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import scipy.sparse
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -45,22 +44,6 @@ def test_one_batch_of_all_rows_is_the_fit_in_memory(n_shards, n_classes):
     assert ours.n_iter_ == theirs.n_iter_ == 30
 
 
-def test_sparse_features():
-    X, y, _ = table()
-    X[np.random.default_rng(1).random(X.shape) < 0.5] = 0.0
-    settings = {**FIXED, "batch_size": len(X), "max_epochs": 20, "solver": "adam"}
-    ours = on_shards(LegendreTronClassifier(**settings), (scipy.sparse.csr_array(X), y))
-    theirs = LegendreTronClassifier(**settings).fit(scipy.sparse.csr_array(X), y)
-    np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=1e-8)
-
-
-def test_balanced_classes_are_weights():
-    X, y, _ = table()
-    settings = {**FIXED, "batch_size": len(X), "max_epochs": 10, "class_weight": "balanced", "solver": "adam"}
-    ours, theirs = on_shards(LegendreTronClassifier(**settings), (X, y)), LegendreTronClassifier(**settings).fit(X, y)
-    np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=1e-8)
-
-
 def test_more_shards_than_rows_of_a_batch():
     """Then some batches have no row; all rows are trained on nevertheless."""
     X, y, _ = table(n=60)
@@ -87,9 +70,7 @@ class LostAfter(SharedFile):
             raise Interrupted
 
 
-@pytest.mark.parametrize(("lost_after", "early_stopping"), [
-    (1, False), (4, True), *(pytest.param(*case, marks=pytest.mark.exhaustive) for case in ((1, True), (4, False)))
-])  # fmt: skip
+@pytest.mark.parametrize(("lost_after", "early_stopping"), [(1, False), (4, True)])
 def test_resumed_in_the_middle_of_an_epoch(tmp_path, lost_after, early_stopping):
     X, y, weight = table()
     settings = {**FIXED, "batch_size": 16, "max_epochs": 3, "early_stopping": early_stopping}
@@ -99,7 +80,8 @@ def test_resumed_in_the_middle_of_an_epoch(tmp_path, lost_after, early_stopping)
         on_shards(
             LegendreTronClassifier(**settings), (X, y, weight), store=LostAfter(path, lost_after), checkpoint_steps=4
         )
-    assert path.exists()
+    with pytest.raises(ValueError, match="belongs to other data"):
+        on_shards(LegendreTronClassifier(**settings), (X + 1.0, y, weight), store=SharedFile(path, Layout.alone()))
     store = SharedFile(path, Layout.alone())
     resumed = on_shards(LegendreTronClassifier(**settings), (X, y, weight), store=store, checkpoint_steps=4)
     np.testing.assert_array_equal(resumed.coef_, expected.coef_)
@@ -110,30 +92,12 @@ def test_resumed_in_the_middle_of_an_epoch(tmp_path, lost_after, early_stopping)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_checkpoint_of_other_data_is_refused(tmp_path):
-    X, y, weight = table()
-    settings = {**FIXED, "batch_size": 16, "max_epochs": 2}
-    path = tmp_path / "state"
-    with pytest.raises(Interrupted):
-        on_shards(LegendreTronClassifier(**settings), (X, y, weight), store=LostAfter(path, 1), checkpoint_steps=4)
-    with pytest.raises(ValueError, match="belongs to other data"):
-        on_shards(LegendreTronClassifier(**settings), (X + 1.0, y, weight), store=SharedFile(path, Layout.alone()))
-
-
 def test_strengths_are_chosen_on_a_sample():
     X, y, weight = table(n=300)
     ours = on_shards(MultinomialLogisticClassifier(random_state=0, max_epochs=3), (X, y, weight))
     assert ours.tuning_["alpha"].nunique() > 1
     assert ours.alpha_ == ours.tuning_.iloc[0]["alpha"]
     assert ours.score(X, y) > 0.6
-
-
-def test_a_saved_model_is_an_ordinary_one(tmp_path):
-    X, y, _ = table()
-    ours = on_shards(LegendreTronClassifier(**FIXED, max_epochs=2), (X, y))
-    ours.save(tmp_path / "model.safetensors")
-    loaded = LegendreTronClassifier.load(tmp_path / "model.safetensors")
-    np.testing.assert_array_equal(loaded.predict_proba(X), ours.predict_proba(X))
 
 
 @pytest.mark.parametrize(
@@ -161,12 +125,6 @@ def test_bad_rows_of_all_shards_are_counted():
             on_shards(LegendreTronClassifier(**FIXED, max_epochs=1), (X, y), skip_bad_rows=allowed)
     ours = on_shards(LegendreTronClassifier(**FIXED, max_epochs=1), (X, y), skip_bad_rows=2)
     assert ours.n_skipped_rows_ == 2
-
-
-def test_one_class_only():
-    X, _, _ = table(n=20)
-    with pytest.raises(ValueError, match="at least 2 classes, but the source has only one: 'ant'"):
-        on_shards(LegendreTronClassifier(**FIXED), (X, np.full(20, "ant")))
 
 
 # --- joint batches from shards of different length, and summaries of shards ---
@@ -254,12 +212,3 @@ def test_merged_summaries_are_the_summary_of_the_whole(n_shards):
     np.testing.assert_allclose(both.class_weight, whole.class_weight)
     np.testing.assert_allclose(both.mean, whole.mean)
     np.testing.assert_allclose(both.variance, whole.variance, rtol=1e-9)
-
-
-def test_parts_that_differ_are_named():
-    numbers, words = (scan(as_source((np.eye(2), np.array(y)))) for y in ([0, 1], ["a", "b"]))
-    wide = scan(as_source((np.eye(3), np.array([0, 1, 0]))))
-    with pytest.raises(ValueError, match="2 and 3 features"):
-        merge_summaries([numbers, wide])
-    with pytest.raises(ValueError, match="labels of different types"):
-        merge_summaries([numbers, words])

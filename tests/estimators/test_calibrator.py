@@ -58,15 +58,6 @@ def test_better_than_temperature_where_there_is_more_to_learn():
     assert fitted().temperature_ > 2.0
 
 
-def test_candidates_are_averaged_by_their_held_out_loss():
-    found = fitted().cv_results_
-    assert found["weight"].sum() == pytest.approx(1.0)
-    assert np.isinf(found["strength"][:2]).all()
-    assert list(found["shape"][:2]) == [False, True]
-    assert found["weight"][0] < 1e-6  # temperature alone is clearly worse here
-    assert found["log_loss"].argmin() >= 2
-
-
 def right_logits(n, c, seed, scale=2.0):
     """Logits from which labels are drawn: nothing is to be learned."""
     rng = np.random.default_rng(seed)
@@ -131,19 +122,14 @@ def test_order_is_preserved_whatever_was_learned(low, high, tau, rows):
     assert_in_order(x.numpy(), of_logits(x).exp().numpy())
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_function_that_is_learned_increases(seed):
+def test_function_that_is_learned_increases():
     """Labels that are the opposite of the scores ask for a decreasing one."""
-    logits, y = made(300, seed=seed)
+    logits, y = made(300)
     calibrator = LegendreCalibrator(order="preserved").fit(-logits, y)
     low, high = float(calibrator.map_.slope[0]), float(calibrator.map_.slope[0] + calibrator.map_.rise[0])
     assert low > 0
     assert high > 0
     assert np.array_equal(calibrator.predict(-logits), (-logits).argmax(1))
-
-
-def test_any_order_can_change_it():
-    assert (fitted().predict(LOGITS) != LOGITS.argmax(1)).any()
 
 
 # --- forms of scores ---
@@ -216,32 +202,10 @@ def test_classes_without_rows(classes):
 def test_one_row_of_any_size_changes_little():
     logits = LOGITS[CAL].copy()
     plain = log_loss(Y[TEST], LegendreCalibrator().fit(logits, Y[CAL]).predict_proba(LOGITS[TEST]))
-    for size in (1e3, 1e10, 1e308):
+    for size in (1e3, 1e308):
         logits[0] = [size, 0.0, 0.0, -size]
         fitted = LegendreCalibrator().fit(logits, Y[CAL])
         assert log_loss(Y[TEST], fitted.predict_proba(LOGITS[TEST])) < plain + 0.02
-
-
-@pytest.mark.parametrize("seed", range(2))
-def test_a_few_rows_that_are_all_right_do_not_lead_to_certainty(seed):
-    logits, y = made(2000, c=2, sharpness=1.0, seed=seed)
-    right = np.flatnonzero(logits.argmax(1) == y)[:30]
-    fitted = LegendreCalibrator(input="logits").fit(logits[right], y[right])
-    assert 0.1 < fitted.temperature_ < 1.0
-
-
-@pytest.mark.parametrize(
-    ("c", "concentration"),
-    [(3, 0.5), *(pytest.param(*case, marks=pytest.mark.exhaustive) for case in ((2, 1.0), (10, 0.1)))],
-)
-def test_what_is_calibrated_stays_so(c, concentration):
-    rng = np.random.default_rng(0)
-    p = np.maximum(rng.dirichlet(np.full(c, concentration), 6000), 1e-12)
-    p /= p.sum(1, keepdims=True)
-    y = np.minimum((p.cumsum(1) < rng.random((6000, 1))).sum(1), c - 1)
-    fits = [LegendreCalibrator(classes=range(c)).fit(p[i : i + 1000], y[i : i + 1000]) for i in (0, 1000, 2000)]
-    after = np.mean([log_loss(y[3000:], fit.predict_proba(p[3000:])) for fit in fits])
-    assert after < log_loss(y[3000:], p[3000:]) + 0.004
 
 
 def test_rounded_probabilities_are_probabilities():
@@ -254,24 +218,6 @@ def test_rounded_probabilities_are_probabilities():
     assert log_loss(Y[TEST], auto) < log_loss(Y[TEST], as_logits) - 0.01
     with pytest.raises(ValueError, match="divide each row by its sum"):
         LegendreCalibrator(input="proba").fit(0.8 * p[CAL], Y[CAL])
-
-
-def test_views_in_any_order():
-    plain, calibrator = LOGITS[TEST], fitted()
-    np.testing.assert_allclose(calibrator.predict_proba(plain[::-1]), calibrator.predict_proba(plain)[::-1], rtol=1e-12)
-
-
-@pytest.mark.parametrize("factor", [pytest.param(1e100, marks=pytest.mark.exhaustive), 1e-310])
-def test_extreme_weights(factor):
-    """They count as rows: with so many there is nothing to be careful about, but all is well defined."""
-    fitted = LegendreCalibrator().fit(LOGITS[CAL], Y[CAL], sample_weight=np.full(len(Y[CAL]), factor))
-    after = log_loss(Y[TEST], fitted.predict_proba(LOGITS[TEST]))
-    assert after < 1.2 < log_loss(Y[TEST], proba(LOGITS[TEST]))
-
-
-def test_what_is_about_scores_is_refused_with_an_estimator():
-    with pytest.raises(ValueError, match=r"classes=\[0, 1\].*leave classes and input out"):
-        LegendreCalibrator(LogisticRegression(), classes=[0, 1]).fit(LOGITS[CAL], Y[CAL])
 
 
 def test_strings_and_missing_strings():
@@ -291,7 +237,7 @@ def test_weights_are_repetitions():
     weighted = LegendreCalibrator(strength=1.0).fit(logits, y, sample_weight=repeats)
     repeated = LegendreCalibrator(strength=1.0).fit(np.repeat(logits, repeats, axis=0), np.repeat(y, repeats))
     assert np.allclose(weighted.predict_proba(logits), repeated.predict_proba(logits), atol=2e-3)
-    tiny = LegendreCalibrator(strength=1.0).fit(logits, y, sample_weight=np.full(len(y), 1e-6))
+    tiny = LegendreCalibrator(strength=1.0).fit(logits, y, sample_weight=np.full(len(y), 1e-310))
     plain = LegendreCalibrator(strength=1.0).fit(logits, y)
     assert np.allclose(tiny.predict_proba(logits), plain.predict_proba(logits), atol=1e-6)
 
@@ -404,21 +350,14 @@ FORGED = {
     "columns": (lambda state: state["scores"].update(columns=7), "columns must be 4"),
     "floor": (lambda state: state["scores"].update(floor=-1.0), "floor must be a number from 0 to 0.5"),
     "order": (lambda state: state["parameters"].update(order="none"), "order must be"),
-    "unknown parameter": (lambda state: state["parameters"].update(evil=1), "unknown are evil"),
     "estimator": (lambda state: state["parameters"].update(estimator="os"), "unknown are estimator"),
     "candidates": (lambda state: state["cv_results"].update(shape=[1, 2]), "shape must be"),
-    "candidates of one kind": (lambda state: state["cv_results"].pop("weight"), "cv_results must have the fields"),
-    "classes of the parameters": (
-        lambda state: state["parameters"].update(classes=1),
-        "classes must be an object, got 1",
-    ),
     "rank": (
         lambda state: state["map"].update(
             directions=torch.zeros(2, 4, 5).double(), mixing=torch.zeros(2, 5, 4).double()
         ),
         "rank must be at most the number of classes",
     ),
-    "two ranks": (lambda state: state["map"].update(mixing=torch.zeros(2, 0, 4).double()), "rank must be"),
     "shape": (lambda state: state["map"].update(slope=state["map"]["slope"][:2].clone()), "slope"),
     "infinite": (lambda state: state["map"]["bias"].fill_(torch.inf), "bias must be finite values"),
     "temperature": (lambda state: state["map"]["inverse_temperature"].fill_(-1.0), "inverse_temperature positive"),
@@ -470,13 +409,9 @@ def test_files_hold_an_estimator_of_ours(kind, frozen, tmp_path):
 FORGED_AROUND = {
     "class": (lambda state: state["estimator"].update({"class": "os"}), "class must be one of"),
     "none": (lambda state: state.update(estimator=None), "estimator must be present"),
-    "empty": (lambda state: state.update(estimator={}), "must have the fields class, state"),
     "logits": (lambda state: state["scores"].update(is_proba=False), "those of the probabilities of estimator"),
-    "classes": (lambda state: state["classes"]["values"].reverse(), "values must be sorted"),
     "other classes": (lambda state: state["classes"]["values"].__setitem__(3, "e"), "those of estimator"),
-    "shape": (lambda state: state["estimator"]["state"].update(coef=torch.zeros(1, 1).double()), "coef must"),
     "infinite": (lambda state: state["estimator"]["state"]["coef"].fill_(torch.inf), "coef must be finite"),
-    "missing": (lambda state: state["estimator"]["state"].pop("intercept"), "intercept"),
 }
 
 
@@ -507,8 +442,6 @@ BAD = {
         lambda: LegendreCalibrator().fit(proba(LOGITS), Y).predict_proba(LOGITS),
         "sum to 1. If they are rounded, divide each row",
     ),
-    "columns": (lambda: fitted().predict_proba(LOGITS[:, :3]), "4 features"),
-    "not finite": (lambda: LegendreCalibrator().fit(np.full((10, 2), np.inf), np.arange(10) % 2), "infinity"),
     "classes, number": (
         lambda: LegendreCalibrator(classes=[0, 1]).fit(LOGITS, Y),
         "labels of 4 columns of scores, got 2",
@@ -518,6 +451,10 @@ BAD = {
     "more labels": (lambda: LegendreCalibrator().fit(LOGITS[:, :3], Y), "scores of 3 classes, but y holds 4"),
     "noise": (lambda: LegendreCalibrator(label_noise=0.8).fit(LOGITS, Y), "label_noise must be below 0.75"),
     "order": (lambda: LegendreCalibrator(order="some").fit(LOGITS, Y), "'order' parameter"),
+    "classes of an estimator": (
+        lambda: LegendreCalibrator(LogisticRegression(), classes=[0, 1]).fit(LOGITS[CAL], Y[CAL]),
+        "leave classes and input out",
+    ),
     "weights": (lambda: LegendreCalibrator().fit(LOGITS, Y, np.zeros(len(Y))), "sample_weight|zero"),
 }
 

@@ -1,7 +1,6 @@
 """The estimators in the hands of users: data of all kinds, pipelines, what is learned."""
 
 import pickle
-import warnings
 
 import numpy as np
 import pandas as pd
@@ -12,7 +11,7 @@ import torch
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris
-from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_validate
@@ -52,26 +51,15 @@ def test_shapes_and_consistency(estimator, data):
     assert clf.history_["epoch"][-1] == clf.n_iter_
 
 
-def test_two_classes_have_the_sign_of_scikit_learn():
-    ours = MultinomialLogisticClassifier(alpha=1e-2, standardize=False).fit(X2[:, :3] / 10, y2)
-    theirs = LogisticRegression(C=1 / (1e-2 * len(X2)), max_iter=10_000, tol=1e-10).fit(X2[:, :3] / 10, y2)
-    assert np.allclose(ours.coef_, theirs.coef_, rtol=1e-3, atol=1e-4)
-
-
-@pytest.mark.parametrize("alpha", [1e-1, pytest.param(1e-3, marks=pytest.mark.exhaustive), 1e-4])
+@pytest.mark.parametrize("alpha", [1e-1, 1e-4])
 @pytest.mark.parametrize("load", [load_iris, load_breast_cancer, load_digits])
 def test_agrees_with_logistic_regression(load, alpha):
     features, labels = load(return_X_y=True)
     features = StandardScaler().fit_transform(features)
-    ours = MultinomialLogisticClassifier(alpha=alpha, standardize=False).fit(features, labels)
+    inside = load(return_X_y=True)[0] if alpha == 1e-1 else features  # standardising is the same inside
+    ours = MultinomialLogisticClassifier(alpha=alpha, standardize=alpha == 1e-1).fit(inside, labels)
     theirs = LogisticRegression(C=1 / (alpha * len(labels)), max_iter=100_000, tol=1e-8).fit(features, labels)
-    assert np.abs(ours.predict_proba(features) - theirs.predict_proba(features)).max() < 1e-4
-
-
-def test_standardising_inside_equals_a_pipeline():
-    inside = MultinomialLogisticClassifier(alpha=1e-2).fit(X, y)
-    outside = make_pipeline(StandardScaler(), MultinomialLogisticClassifier(alpha=1e-2, standardize=False)).fit(X, y)
-    assert np.allclose(inside.predict_proba(X), outside.predict_proba(X), atol=1e-6)
+    assert np.abs(ours.predict_proba(inside) - theirs.predict_proba(features)).max() < 1e-4
 
 
 @of_both_classes
@@ -107,24 +95,10 @@ def test_dtype(estimator, dtype):
         assert clf.coef_.dtype == clf.predict_proba(X[:2].astype(dtype)).dtype == np.dtype(dtype)
 
 
-@of_both_classes
-def test_random_state_repeats(estimator):
-    first, second = (clone(estimator).fit(X, y).predict_proba(X) for _ in range(2))
-    assert np.array_equal(first, second)
-
-
 def test_early_stopping():
     clf = LegendreTronClassifier(early_stopping=True, max_epochs=500, random_state=0, **GIVEN).fit(X2, y2)
     assert clf.n_iter_ < 500
     assert np.isfinite(clf.history_["validation_loss"]).all()
-    again = LegendreTronClassifier(early_stopping=np.True_, max_epochs=500, random_state=0, **GIVEN).fit(X2, y2)
-    assert np.array_equal(again.coef_, clf.coef_)
-
-
-@pytest.mark.parametrize("share", [0.001, 0.999])
-def test_a_share_that_cannot_be_held_out(share):
-    with pytest.raises(ValueError, match=rf"early_stopping cannot hold out a share of {share} .* Give another share"):
-        LegendreTronClassifier(early_stopping=share, random_state=0, **GIVEN).fit(X, y)
 
 
 def test_link_objects_are_copied_and_trained():
@@ -219,84 +193,13 @@ def test_a_start_at_the_minimum_still_counts_as_an_iteration():
 def test_settings_of_the_link_are_laid_over_those_of_the_paper():
     clf = LegendreTronClassifier.from_paper("libsvm", link_params={"hidden": 3})
     assert clf.link_params == {"n_blocks": 2, "hidden": 3, "depth": 4, "network": "cpflow"}
-    assert LegendreTronClassifier.from_paper("mnist", link_params=None).link_params["hidden"] == 4
+    mnist = LegendreTronClassifier.from_paper("mnist", link_params=None)
+    assert mnist.link_params == {"n_blocks": 1, "hidden": 4, "depth": 4, "network": "cpflow"}
+    settings = (mnist.learning_rate, mnist.decay, mnist.decay_every, mnist.max_epochs, mnist.batch_size)
+    assert settings == (0.001, 0.7, 4, 200, 128)
     assert LegendreTronClassifier.from_paper("libsvm").link_params["hidden"] == 2  # a copy was changed
     assert LegendreTronClassifier.from_paper("libsvm", link="canonical", link_params={"n_nests": 2}).link_params == {
         "n_nests": 2
     }
     with pytest.raises(ValueError, match="'link_params' parameter"):
         LegendreTronClassifier.from_paper("libsvm", link_params="hidden").fit(X, y)
-
-
-def test_presets_are_the_papers_table():
-    clf = LegendreTronClassifier.from_paper("mnist")
-    assert clf.link_params == {"n_blocks": 1, "hidden": 4, "depth": 4, "network": "cpflow"}
-    assert (clf.learning_rate, clf.decay, clf.decay_every, clf.max_epochs, clf.batch_size) == (0.001, 0.7, 4, 200, 128)
-    assert LegendreTronClassifier.from_paper("aloi").max_epochs == 360
-
-
-@pytest.mark.exhaustive
-def test_learns_probabilities_drawn_from_a_known_canonical_link():
-    """A linear model with a link far from softmax: learned probabilities come closer than logistic regression's.
-
-    Stated: from 20,000 draws a mean total variation below 0.02, and below a fifth of logistic regression's.
-    """
-    rng = np.random.default_rng(0)
-    link = CanonicalLink(3, n_nests=2, dtype=torch.float64)
-    mu, offsets = torch.tensor([6.0, 0.2]), torch.tensor([[3.0, -3.0, 0.0], [-1.0, 1.0, 0.0]])
-    with torch.no_grad():
-        link.nests.log_mu.copy_(mu.log())
-        link.nests.log_beta.fill_(np.log(0.5))
-        link.nests.offsets.copy_(offsets[:, :-1])
-        link.nests.reference_offset.zero_()
-        link.nests.gate_bias.copy_(-0.5 / mu * torch.logsumexp(offsets, -1))  # both nests matter near the origin
-    features = rng.normal(size=(20_000, 4))
-    weight = np.array([[2.0, -1.0], [0.5, 1.5], [-1.0, 0.0], [0.0, 1.0]])
-    with torch.no_grad():
-        truth = link.inverse(torch.as_tensor(features @ weight)).numpy()
-    labels = (truth.cumsum(1) < rng.random((20_000, 1))).sum(1)
-
-    def distance(clf):
-        return 0.5 * np.abs(clf.fit(features, labels).predict_proba(features) - truth).sum(1).mean()
-
-    settings = {
-        "alpha": 1e-5,
-        "link_alpha": 1e-5,
-        "max_epochs": 40,
-        "random_state": 0,
-        "batch_size": 512,
-        "learning_rate": 0.03,
-    }
-    logistic = distance(MultinomialLogisticClassifier(alpha=1e-5))
-    canonical = distance(LegendreTronClassifier(link="canonical", link_params={"init": "identity"}, **settings))
-    composite = distance(LegendreTronClassifier(link_params={"hidden": 8, "init": "identity"}, **settings))
-    assert canonical < 0.02
-    assert canonical < logistic / 5
-    assert composite < logistic / 2
-
-
-def test_the_layout_of_the_features_in_memory_does_not_matter():
-    X, y = load_breast_cancer(return_X_y=True)
-    rows, columns = (
-        LegendreTronClassifier(max_epochs=3, random_state=0, **GIVEN).fit(a, y) for a in (X, np.asfortranarray(X))
-    )
-    assert np.array_equal(rows.coef_, columns.coef_)
-    assert np.array_equal(rows.predict_proba(X), rows.predict_proba(np.asfortranarray(X)))
-
-
-@pytest.mark.exhaustive
-def test_a_centred_link_under_a_strong_penalty_is_logistic_regression():
-    shared = {"solver": "lbfgs", "alpha": 0.01, "tol": 1e-7, "max_epochs": 2000}
-    papers = {"standardize": True, "init": "identity", "penalize_intercept": False}  # its penalty
-    logistic = MultinomialLogisticClassifier.from_paper("libsvm", **papers, **shared).fit(X, y).predict_proba(X)
-    off = []
-    for link_alpha in (1e4, 1.0, 1e-3):
-        learned = LegendreTronClassifier(link_alpha=link_alpha, random_state=0, **shared)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            off.append(np.abs(learned.fit(X, y).predict_proba(X) - logistic).max())
-    assert off[0] < 1e-3 < off[1] < off[2]
-    uncentred = LegendreTronClassifier(link_params={"init": "identity"}, link_alpha=1e4, random_state=0, **shared).fit(
-        X, y
-    )
-    assert np.abs(uncentred.predict_proba(X) - logistic).max() > 0.01

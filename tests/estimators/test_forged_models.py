@@ -66,16 +66,10 @@ def nested(depth=100):
 FORGERIES = {
     # settings that the tensors do not back
     "too many blocks": ("ficnn", setting("link", "settings", "n_blocks", to=10**5), "need more or larger tensors"),
-    "too few blocks": ("ficnn", setting("link", "settings", "n_blocks", to=1), "do not include the tensors .*blocks.1"),
     "too wide": ("ficnn", setting("link", "settings", "hidden", to=20), "blocks.0.weight must be of shape"),
-    "too deep": ("cpflow", setting("link", "settings", "depth", to=3), "blocks.0.weight must be of shape"),
     "more nests": ("canonical", setting("link", "settings", "n_nests", to=3), "nests.log_mu must be of shape"),
-    "more classes of softmax": ("softmax", setting("link", "n_classes", to=4), "n_classes of link must be 3"),
     "given nests": ("given canonical", setting("given_link", "settings", "n_nests", to=10**5), "nests.log_mu must be"),
-    "given classes": ("given softmax", setting("given_link", "n_classes", to=10**9), "n_classes of given_link must be 3"),
     "no given link": ("given canonical", setting("given_link", to=None), "given_link must be present if, and only if"),
-    "a given link too many": ("given canonical", setting("parameters", "link", to="softmax"), "given_link must be present"),
-    "fixed without a link": ("softmax", setting("given_link_is_fixed", to=True), "given_link must be present"),
     "moments that are not there": ("ficnn", setting("moments", to={}), "moments must have the fields first"),
     "a link in logistic regression": (
         *("logistic", lambda state: state.update(link=link_to_state(CanonicalLink(3).double()))),
@@ -86,87 +80,60 @@ FORGERIES = {
         "link must have parameters of torch.float32, as coef",
     ),
     # fields of the state
-    "n_iter of words": ("softmax", setting("n_iter", to="many"), "n_iter must be an integer"),
     "names too few": ("softmax", setting("feature_names_in", to=["a"]), "feature_names_in must be 2 names, got 1"),
-    "names of numbers": ("softmax", setting("feature_names_in", to=["a", 1]), "must be a list of different strings"),
     "converged without a norm": ("fixed", setting("gradient_norm", to=None), "gradient_norm and converged must both be"),
     "history column too short": ("softmax", setting("history", "run", to=torch.zeros(0).long()), "run must be values of"),
-    "history epoch of NaN": ("softmax", tensor("history", "epoch", of=torch.Tensor.double), "epoch must be values of int64"),
     # strengths and how they were chosen
     **{
         f"strengths {value}": ("tuned", setting("strengths", to=value), "strengths must be")
-        for value in (None, 0.1, [0.1], [0.1, 0.1, 0.1], [-0.1, 0.1], [0.1, -0.1], ["inf", 0.1], [0.1, float("nan")],
-                      [True, 0.1], [float("inf"), 0.1], [float("nan"), 0.1], [[0.1], 0.1], [{}, 0.1])
+        for value in (None, [0.1, 0.1, 0.1], [-0.1, 0.1], ["inf", 0.1], [True, 0.1], [float("inf"), 0.1], [[0.1], 0.1])
     },
-    "strengths enormous": ("tuned", setting("strengths", to=[10**400, 0.1]), "an integer of more than 64 bits"),
     **{
         f"tuning {value}": ("tuned", setting("tuning", to=value), "tuning must|the tuning")
-        for value in ("none", 3, {}, [3])
+        for value in ("none", {}, [3])
     },
     **{
         f"candidates {value}": ("tuned", setting("tuning", "rows", to=value), "rows must be a list|a candidate must have")
-        for value in ("none", 3, {}, [3], [{}], [None], [[]])
+        for value in ("none", {}, [{}], [None])
     },
     **{
         f"{name} of a candidate {value}": ("tuned", setting("tuning", "rows", 0, name, to=value), message)
         for name, value, message in (
-            ("alpha", None, "alpha must be a number"), ("alpha", "1.0", "alpha must be a number"),
-            ("link_alpha", True, "link_alpha must be a number"), ("standard_error", [], "standard_error must be a number"),
-            ("model", "probit", "model must be one of"), ("model", [], "model must be one of"),
-            ("steps", 0, "steps must be an integer"), ("steps", 2.0, "steps must be an integer"),
-            ("steps", 2**63, "steps must be an integer"), ("steps", "many", "steps must be an integer"),
-            ("chosen", 1, "chosen must be true or false"), ("chosen", None, "chosen must be true or false"),
-            ("more", 1, "a candidate must have the fields"), ("alpha", 10**400, "more than 64 bits"),
+            ("alpha", None, "alpha must be a number"), ("link_alpha", True, "link_alpha must be a number"),
+            ("model", "probit", "model must be one of"), ("steps", 0, "steps must be an integer"),
+            ("steps", 2**63, "steps must be an integer"), ("chosen", 1, "chosen must be true or false"),
+            ("more", 1, "a candidate must have the fields"),
         )
     },
     "a candidate too short": ("tuned", lambda state: state["tuning"]["rows"][0].pop("steps"), "a candidate must have the"),
     # noise
     "a plan too short": ("rate", setting("label_noise", "plan", to=[0.1]), "label noise must be 6 numbers"),
-    "a plan beyond 1": ("rate", setting("label_noise", "plan", to=[1.5, 1, 0, 0.3, 0.3, 0.3]), "training must be"),
     "an interval upside down": ("rate", setting("label_noise", "plan", to=[0.1, 1, 0, 0.3, 0.4, 0.3]), "must have shares"),
-    "a matrix of another shape": ("matrix", tensor("label_noise", "matrix", of=lambda t: t[:2].clone()), "matrix must be"),
     "a matrix of no probabilities": ("matrix", filling("label_noise", "matrix", value=-1.0), "must hold probabilities"),
     # classes
     "classes twice": ("softmax", setting("classes", "values", to=[0, 1, 1]), "values must be sorted and different"),
-    "classes too few": ("softmax", setting("classes", "values", to=[0, 1]), r"coef must be .* of shape \(1, 2\)"),
-    "one class": ("softmax", setting("classes", "values", to=[0]), "values must be a list with at least 2 entries"),
     "classes nested": ("softmax", setting("classes", to={"dtype": "object", "values": [[0]] * 3}), "values must be a list"),
-    "classes of dtype O": ("softmax", setting("classes", "dtype", to="O"), "dtype must be one of"),
-    "classes of mixed types": (
-        *("softmax", setting("classes", to={"dtype": "object", "values": [0, "a", "b"]})),
-        "values must be labels of dtype object",
-    ),
     "classes too large": ("softmax", setting("classes", to={"dtype": "int8", "values": [0, 1, 300]}), "int8 can hold"),
     "classes not finite": (
         *("given softmax", setting("classes", "values", to=[0.0, 1.0, float("nan")])),
         "values must be a list",
-    ),
-    "classes infinite in their dtype": (
-        *("given softmax", setting("classes", to={"dtype": "float16", "values": [0.0, 1.0, 1e9]})),
-        "values must be sorted and different labels of dtype float16",
     ),
     # parameters
     "parameter unknown": ("softmax", setting("parameters", "other", to=1), "unknown are other"),
     "parameter of a wrong type": ("softmax", setting("parameters", "alpha", to="strong"), "alpha must be"),
     "parameter nested": ("softmax", setting("parameters", "alpha", to=nested()), "nested too deeply"),
     "parameter enormous": ("softmax", setting("parameters", "max_epochs", to=10**400), "an integer of more than 64 bits"),
-    "parameters of nothing": ("softmax", setting("parameters", to=None), "parameters must be an object"),
-    "class_weight of numbers": ("softmax", setting("parameters", "class_weight", to=[1, 2]), "class_weight must be a list"),
     "class_weight negative": ("softmax", setting("parameters", "class_weight", to=[[0, -1.0]]), "class_weight must be"),
-    "class_weight twice": ("softmax", setting("parameters", "class_weight", to=[[0, 1], [0, 2]]), "of a different label"),
     # the link's settings
     "link of an unknown kind": ("softmax", setting("link", "kind", to="probit"), "link must be one of"),
     "link with another setting": ("softmax", setting("link", "settings", "hidden", to=2), "must have the settings"),
-    "hidden of a float": ("ficnn", setting("link", "settings", "hidden", to=2.0), "hidden must be an integer"),
     # tensors
     "no intercept of a block": (
         *("ficnn", tensor("link", "tensors", "blocks.1.bias", of=lambda t: None)),
         "a tensor 'blocks.1.bias', which is missing",
     ),
-    "tensors of values": ("ficnn", setting("link", "tensors", "more", to=3), "tensors must be an object of tensors"),
     "one tensor too many": ("softmax", setting("link", "tensors", "extra", to=torch.zeros(1)), "do not include .*'extra'"),
     "coefficients of integers": ("softmax", tensor("coef", of=torch.Tensor.long), "coef must be finite values of float32 or"),
-    "coefficients of another shape": ("softmax", tensor("coef", of=lambda t: t.reshape(4, 1)), "coef must be finite values"),
     "moments of another shape": (
         *("online", tensor("moments", "second", of=lambda t: t[:, :-1].clone())),
         r"second must be finite values of float64 and of shape \(1, 52\)",
@@ -183,10 +150,6 @@ FORGERIES = {
             ("online", ("moments", "first"), float("nan")),
         )
     },
-    "a weight minus infinity": (
-        *("ficnn", filling("link", "tensors", "blocks.0.raw_gamma", value=-torch.inf)),
-        "not finite, so the fit has diverged",
-    ),
     "scale of 0": ("softmax", filling("units", "scale", value=0.0), "scale must be positive"),
     "moment negative": ("online", filling("moments", "second", value=-1.0), "second and count of moments must not"),
 }  # fmt: skip

@@ -4,7 +4,6 @@ import signal
 
 import numpy as np
 import pytest
-import scipy.sparse
 from sklearn.base import clone
 from sklearn.datasets import load_iris
 from sklearn.exceptions import ConvergenceWarning
@@ -66,16 +65,6 @@ def test_a_single_row_that_counts(solver):
     clf.fit(X, y, sample_weight=weight)
     assert clf.predict(X[70:71]) == 1
     assert np.isfinite(clf.predict_log_proba(X)).all()
-
-
-def test_rows_are_predicted_in_chunks(monkeypatch):
-    X, y = load_iris(return_X_y=True)
-    clf = LegendreTronClassifier(max_epochs=5, random_state=0, **GIVEN).fit(X, y)
-    whole = clf.predict_log_proba(X), clf.predict(X)
-    monkeypatch.setattr("legendretron._internal.chunks.ENTRIES_AT_ONCE", 3 * 7)
-    assert np.allclose(clf.predict_log_proba(X), whole[0], rtol=1e-12, atol=1e-12)
-    assert np.allclose(clf.predict_proba(scipy.sparse.csr_matrix(X)), np.exp(whole[0]), rtol=1e-10)
-    assert np.array_equal(clf.predict(X), whole[1])
 
 
 @pytest.mark.parametrize("link", ["composite", "canonical"])

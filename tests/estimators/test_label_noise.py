@@ -1,10 +1,8 @@
 """Wrong labels: found, given or learned in training, and what a fitted model says about them."""
 
 import functools
-import itertools
 import pickle
 import re
-import warnings
 
 import numpy as np
 import onnxruntime
@@ -12,8 +10,6 @@ import pandas as pd
 import pytest
 import scipy.sparse
 from sklearn.base import clone
-from sklearn.datasets import make_classification
-from sklearn.metrics import log_loss
 from sklearn.model_selection import GroupKFold, ShuffleSplit
 
 from legendretron import LegendreTronClassifier, MultinomialLogisticClassifier
@@ -69,9 +65,9 @@ def found():
 # --- found ---
 
 
-@pytest.mark.parametrize(("n_classes", "wrong"), [pytest.param(2, 0.2, marks=pytest.mark.exhaustive), (3, 0.3)])
-def test_noise_is_found_and_its_rate_is_near_the_truth(n_classes, wrong):
-    X, y, true = noisy_data(wrong, 300, n_classes, seed=5)
+def test_noise_is_found_and_its_rate_is_near_the_truth():
+    n_classes = 3
+    X, y, true = noisy_data(0.3, 300, n_classes, seed=5)
     clf = LegendreTronClassifier(**QUICK).fit(X, y)
     plain = LegendreTronClassifier(**QUICK, label_noise=None).fit(X, y)
     share = (y != true).mean()
@@ -108,14 +104,6 @@ def test_logistic_regression_looks_for_noise_only_if_asked():
     assert clf.noise_rate_ == pytest.approx((Y_NOISY != Y_TRUE).mean(), abs=0.06)
 
 
-def test_fits_with_the_same_seed_are_the_same(found):
-    again = clone(found).fit(X_NOISY, Y_NOISY)
-    np.testing.assert_array_equal(again.coef_, found.coef_)
-    assert again.noise_rate_interval_ == found.noise_rate_interval_
-    quality = found.label_quality(X_NOISY, Y_NOISY, cv=2)
-    np.testing.assert_array_equal(again.label_quality(X_NOISY, Y_NOISY, cv=2), quality)
-
-
 def test_single_precision(found):
     clf = LegendreTronClassifier(**QUICK).fit(X_NOISY.astype(np.float32), Y_NOISY)
     assert clf.predict_proba(X_NOISY).dtype == clf.predict_proba_observed(X_NOISY).dtype == np.float32
@@ -128,26 +116,11 @@ def test_single_precision(found):
 # --- given ---
 
 
-@pytest.mark.parametrize("n_classes", [2, 3])
-def test_a_rate_that_is_known(n_classes):
-    X, y, _ = noisy_data(0.2, 300, n_classes)
-    clf = MultinomialLogisticClassifier(alpha=1e-3, label_noise=0.2).fit(X, y)
-    assert clf.noise_rate_ == pytest.approx(0.2)
-    assert clf.noise_rate_interval_ == pytest.approx((0.2, 0.2))
-    np.testing.assert_allclose(clf.noise_matrix_, symmetric(0.2, n_classes))
-    plain = MultinomialLogisticClassifier(alpha=1e-3).fit(X, y)
-    new, labels = clean_data(1000, n_classes, seed=9)
-    rows = np.arange(1000)
-    assert -clf.predict_log_proba(new)[rows, labels].mean() < -plain.predict_log_proba(new)[rows, labels].mean()
-
-
-@pytest.mark.parametrize("names", [None, NAMES])
 @pytest.mark.parametrize("matrix", [T2, T3], ids=["two", "three"])
-def test_a_matrix_that_is_known_is_in_the_order_of_the_classes(matrix, names):
+def test_a_matrix_that_is_known_is_in_the_order_of_the_classes(matrix):
     X, true = clean_data(3000, len(matrix))
     y = observed(true, matrix)
-    labels = y if names is None else names[y]
-    clf = MultinomialLogisticClassifier(alpha=1e-3, label_noise=matrix.tolist()).fit(X, labels)
+    clf = MultinomialLogisticClassifier(alpha=1e-3, label_noise=matrix.tolist()).fit(X, NAMES[y])
     np.testing.assert_allclose(clf.noise_matrix_, matrix)
     assert clf.noise_rate_ == pytest.approx((y != true).mean(), abs=0.03)
     np.testing.assert_allclose(clf.predict_proba_observed(X), clf.predict_proba(X) @ matrix, atol=1e-12)
@@ -164,13 +137,12 @@ def test_a_matrix_is_found_in_the_order_of_the_classes():
     assert clf.noise_rate_ == pytest.approx((y != NAMES[true]).mean(), abs=0.03)
 
 
-@pytest.mark.parametrize("zero", [0, 0.0, np.eye(2)], ids=["0", "0.0", "identity"])
 @pytest.mark.parametrize(
-    "estimator",
+    ("zero", "estimator"),
     [
-        MultinomialLogisticClassifier(alpha=1e-2, tol=1e-10),
-        LegendreTronClassifier(solver="lbfgs", alpha=0.1, link_alpha=0.1, random_state=0),
-        LegendreTronClassifier(**FAST),
+        (0.0, MultinomialLogisticClassifier(alpha=1e-2, tol=1e-10)),
+        (0, LegendreTronClassifier(solver="lbfgs", alpha=0.1, link_alpha=0.1, random_state=0)),
+        (np.eye(2), LegendreTronClassifier(**FAST)),
     ],
     ids=["logistic", "lbfgs", "adam"],
 )
@@ -188,9 +160,11 @@ def test_no_noise_that_is_known_is_none(zero, estimator):
 @pytest.mark.parametrize(
     ("link", "solver", "kind"),
     [
-        *itertools.product(["composite", "canonical", "softmax"], ["auto", "lbfgs"], ["symmetric"]),
-        ("softmax", "adam", "symmetric"),  # minibatches are what the others have with "auto"
-        *itertools.product(["canonical", "softmax"], ["adam", "lbfgs"], ["class-conditional"]),
+        ("composite", "auto", "symmetric"),
+        ("canonical", "lbfgs", "symmetric"),
+        ("softmax", "auto", "symmetric"),
+        ("softmax", "adam", "symmetric"),
+        ("canonical", "adam", "class-conditional"),
         ("composite", "lbfgs", "class-conditional"),
     ],
 )
@@ -248,14 +222,6 @@ def test_folds_of_labels_to_judge():
     np.testing.assert_allclose(together, clf.label_quality(X_NOISY, Y_NOISY, cv=halves))
     found = clf.find_label_issues(X_NOISY, Y_NOISY, cv=GroupKFold(2), groups=groups)
     assert set(found) == set(np.flatnonzero(together < 0.5))
-
-
-def test_the_only_row_of_a_class_is_not_impossible():
-    x, y = np.concatenate([X_NOISY, X_NOISY[:1] + 3.0]), np.append(Y_NOISY, 3)
-    clf = MultinomialLogisticClassifier(alpha=1e-2, label_noise=0.2).fit(x, y)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of a class with fewer rows than folds
-        assert 1e-4 < clf.label_quality(x, y, cv=5)[-1] < 0.5
 
 
 @pytest.mark.parametrize("cv", [None, 5, ShuffleSplit(1, test_size=0.5, random_state=0)], ids=str)
@@ -324,17 +290,8 @@ def test_issues_are_flipped_labels_the_most_suspicious_first(found):
 # --- going on ---
 
 
-def test_a_warm_start_keeps_what_is_known():
-    clf = MultinomialLogisticClassifier(alpha=1e-3, label_noise=0.2, warm_start=True).fit(X_NOISY, Y_NOISY)
-    first = clf.predict_proba(X_NOISY)
-    np.testing.assert_allclose(clf.fit(X_NOISY, Y_NOISY).predict_proba(X_NOISY), first, atol=1e-3)
-    assert clf.noise_rate_ == pytest.approx(0.2)
-    clf.set_params(label_noise=0.1).fit(X_NOISY, Y_NOISY)
-    assert clf.noise_rate_ == pytest.approx(0.1)
-
-
-def test_a_warm_start_keeps_what_was_found():
-    clf = LegendreTronClassifier(**QUICK, warm_start=True).fit(X_NOISY, Y_NOISY)
+def test_a_warm_start_keeps_what_was_found(found):
+    clf = pickle.loads(pickle.dumps(found)).set_params(warm_start=True)
     rate, interval, matrix = clf.noise_rate_, clf.noise_rate_interval_, clf.noise_matrix_
     clf.fit(X_NOISY, Y_NOISY)
     assert (clf.noise_rate_, clf.noise_rate_interval_) == (rate, interval)
@@ -346,10 +303,9 @@ def test_a_warm_start_keeps_what_was_found():
     np.testing.assert_array_equal(clf.predict_proba(X_NOISY), before)
 
 
-@pytest.mark.parametrize("kind", ["symmetric", "class-conditional"])
-def test_a_warm_start_goes_on_learning_noise(kind):
+def test_a_warm_start_goes_on_learning_noise():
     given = {**GIVEN, "random_state": 0, "max_epochs": 5, "link_params": {"hidden": 2}}
-    clf = LegendreTronClassifier(label_noise=kind, warm_start=True, **given).fit(X_NOISY, Y_NOISY)
+    clf = LegendreTronClassifier(label_noise="class-conditional", warm_start=True, **given).fit(X_NOISY, Y_NOISY)
     early = clf.noise_rate_
     for _ in range(3):
         clf.fit(X_NOISY, Y_NOISY)
@@ -367,13 +323,6 @@ def test_partial_fit_with_noise_that_is_known():
     assert (clf.predict(X) == true).mean() > 0.9
     clf.partial_fit(X[:1], y[:1])
     np.testing.assert_allclose(clf.noise_matrix_, T2)
-
-
-def test_partial_fit_after_noise_was_found(found):
-    clf = pickle.loads(pickle.dumps(found))
-    clf.partial_fit(X_NOISY[:100], Y_NOISY[:100])
-    assert clf.noise_rate_ == found.noise_rate_
-    assert (clf.predict(X_NOISY) == Y_TRUE).mean() > 0.93
 
 
 @pytest.mark.parametrize("kind", ["symmetric", "class-conditional"])
@@ -418,25 +367,19 @@ def test_a_fit_that_was_stopped_after_the_choice_has_the_same_noise(tmp_path, mo
 # --- bad values ---
 
 BAD = [
-    -0.1,
-    0.5,
-    0.7,
-    1,
-    2.0,
-    float("nan"),
-    float("inf"),
-    "symetric",
-    "",
-    [0.1, 0.2],
-    T3,
-    [[0.9, 0.1]],
-    [[0.9, 0.2], [0.3, 0.7]],
-    [[1.1, -0.1], [0.3, 0.7]],
-    [[0.5, 0.5], [0.5, 0.5]],
-    [[np.nan, 0.1], [0.3, 0.7]],
-    [["a", "b"], ["c", "d"]],
-    [[1, 0], [0]],
-    True,
+    *(
+        -0.1,
+        0.5,
+        1,
+        float("nan"),
+        "symetric",
+        True,
+        [0.1, 0.2],
+        T3,
+        [[0.9, 0.2], [0.3, 0.7]],
+        [[1.1, -0.1], [0.3, 0.7]],
+    ),
+    *([[0.5, 0.5], [0.5, 0.5]], [[np.nan, 0.1], [0.3, 0.7]], [["a", "b"], ["c", "d"]], [[1, 0], [0]]),
 ]
 
 
@@ -455,13 +398,6 @@ def test_bad_values_are_refused_and_nothing_is_half_fitted(value):
     assert fitted.noise_rate_ == pytest.approx(0.1)
 
 
-def test_how_much_noise_there_can_be_depends_on_the_classes():
-    X, y, _ = noisy_data(0.3, 150, 3)
-    assert MultinomialLogisticClassifier(alpha=0.1, label_noise=0.6).fit(X, y).noise_rate_ == pytest.approx(0.6)
-    with pytest.raises(ValueError, match=r"from 0 to below 0\.667 for 3 classes"):
-        MultinomialLogisticClassifier(alpha=0.1, label_noise=2 / 3).fit(X, y)
-
-
 def test_too_few_rows_to_hold_out():
     with pytest.raises(ValueError, match="label_noise needs rows to hold out"):
         LegendreTronClassifier(label_noise="symmetric").fit([[0.0], [1.0]], [0, 1])
@@ -472,14 +408,10 @@ def test_too_few_rows_to_hold_out():
 
 KINDS = {
     "found": lambda: LegendreTronClassifier(**QUICK),
-    "symmetric": lambda: MultinomialLogisticClassifier(label_noise="symmetric", cv=2),
-    "class-conditional": lambda: MultinomialLogisticClassifier(label_noise="class-conditional", cv=2),
-    "learned": lambda: LegendreTronClassifier(label_noise="symmetric", **FAST),
     "learned matrix": lambda: LegendreTronClassifier(
         "softmax", label_noise="class-conditional", **{**FAST, "max_epochs": 5}
     ),
     "rate": lambda: LegendreTronClassifier(label_noise=0.2, **FAST),
-    "matrix": lambda: MultinomialLogisticClassifier(alpha=1e-2, label_noise=T2),
     "nested list": lambda: MultinomialLogisticClassifier(alpha=1e-2, label_noise=T2.tolist()),
     "none": lambda: MultinomialLogisticClassifier(alpha=1e-2),
 }
@@ -491,20 +423,14 @@ def fitted(kind):
     return KINDS[kind]().fit(X_NOISY, NAMES[Y_NOISY])
 
 
-#: like others, of which one learns more, and one is given as less
-ALIKE = ("symmetric", "class-conditional", "learned", "rate", "matrix")
-
-
-@pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=pytest.mark.exhaustive if kind in ALIKE else ()) for kind in KINDS]
-)
+@pytest.mark.parametrize("kind", KINDS)
 def test_what_is_saved_is_loaded(kind, tmp_path):
     clf = fitted(kind)
     clf.save(tmp_path / "model")
     for other in (type(clf).load(tmp_path / "model"), pickle.loads(pickle.dumps(clf))):
         for name in ("predict_proba", "predict_proba_observed"):
             np.testing.assert_array_equal(getattr(other, name)(X_NOISY), getattr(clf, name)(X_NOISY))
-        for cv in (None,) if kind in ("class-conditional", "found") else (None, 2):
+        for cv in (None,) if kind == "found" else (None, 2):
             np.testing.assert_array_equal(
                 other.label_quality(X_NOISY, NAMES[Y_NOISY], cv=cv), clf.label_quality(X_NOISY, NAMES[Y_NOISY], cv=cv)
             )
@@ -519,9 +445,8 @@ def test_what_is_saved_is_loaded(kind, tmp_path):
             pd.testing.assert_frame_equal(other.tuning_, clf.tuning_)
 
 
-@pytest.mark.parametrize("kind", [pytest.param("found", marks=pytest.mark.exhaustive), "matrix"])
-def test_onnx_predicts_true_labels(kind, tmp_path):
-    clf = fitted(kind)
+def test_onnx_predicts_true_labels(tmp_path):
+    clf = fitted("nested list")
     clf.to_onnx(tmp_path / "clf.onnx")
     session = onnxruntime.InferenceSession(tmp_path / "clf.onnx", providers=["CPUExecutionProvider"])
     label, p = session.run(["label", "probabilities"], {"X": X_NOISY})
@@ -533,36 +458,7 @@ def test_onnx_predicts_true_labels(kind, tmp_path):
 # --- with other parameters ---
 
 
-def test_rows_of_weight_zero_do_not_count():
-    weight = np.ones(300)
-    weight[:60] = 0.0
-    y = Y_NOISY.copy()
-    y[:60] = 1 - Y_TRUE[:60]
-    for make in (
-        lambda: MultinomialLogisticClassifier(label_noise="symmetric", cv=[(np.arange(60, 180), np.arange(180, 300))]),
-        lambda: MultinomialLogisticClassifier(alpha=1e-2, label_noise=T2, class_weight="balanced"),
-        lambda: LegendreTronClassifier(label_noise="symmetric", **{**FAST, "batch_size": 300}),
-    ):
-        weighted, removed = make().fit(X_NOISY, y, sample_weight=weight), make()
-        if isinstance(removed.cv, list):
-            removed.set_params(cv=[(np.arange(120), np.arange(120, 240))])
-        removed.fit(X_NOISY[60:], y[60:])
-        assert weighted.noise_rate_ == pytest.approx(removed.noise_rate_, abs=1e-6)
-        np.testing.assert_allclose(weighted.predict_proba(X_NOISY), removed.predict_proba(X_NOISY), atol=1e-5)
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize(("sep", "more"), [(0.5, {}), (1.0, {"n_classes": 3, "n_informative": 5})], ids=str)
-def test_clean_data_that_are_not_fitted_do_not_suffer(sep, more):
-    n = 300
-    X, y = make_classification(n + 3000, flip_y=0, class_sep=sep, random_state=1, **more)
-    auto, plain = (LegendreTronClassifier(random_state=0, label_noise=v).fit(X[:n], y[:n]) for v in ("auto", None))
-    assert log_loss(y[n:], auto.predict_proba(X[n:])) <= 1.01 * log_loss(y[n:], plain.predict_proba(X[n:]))
-
-
-@pytest.mark.parametrize(
-    "noise", [0.2, T2, pytest.param("symmetric", marks=pytest.mark.exhaustive)], ids=["rate", "matrix", "symmetric"]
-)
+@pytest.mark.parametrize("noise", [0.2, T2], ids=["rate", "matrix"])
 def test_splits_with_noise(noise):
     rows = np.stack([np.arange(150), np.arange(150, 300)])
     clf = MultinomialLogisticClassifier(alpha=1e-2, standardize=False, label_noise=noise)
@@ -577,14 +473,6 @@ def test_splits_with_noise(noise):
 def test_class_weights_hide_noise_so_it_is_not_looked_for():
     clf = MultinomialLogisticClassifier(label_noise="auto", class_weight="balanced").fit(X_NOISY, Y_NOISY)
     assert not hasattr(clf, "noise_rate_")
-
-
-def test_more_than_half_of_the_labels_are_wrong(tmp_path):
-    X, y = clean_data(200)
-    matrix = [[0.1, 0.9], [0.8, 0.2]]
-    clf = MultinomialLogisticClassifier(alpha=0.1, label_noise=matrix).fit(X, observed(y, matrix))
-    clf.save(tmp_path / "model")
-    assert clf.noise_rate_ == pytest.approx(0.85, abs=0.03)
 
 
 @pytest.mark.filterwarnings("ignore:The least populated class")

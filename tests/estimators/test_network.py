@@ -9,10 +9,10 @@ from sklearn.datasets import make_moons
 from sklearn.metrics import log_loss
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from legendretron import LegendreCalibrator, LegendreNetClassifier, TableClassifier, load
+from legendretron import LegendreNetClassifier, TableClassifier, load
 from legendretron.calibration.link import CalibratedLink
 from legendretron.estimators.network import _gain_of_mean
-from legendretron.links import SoftmaxLink, load_link, save_link
+from legendretron.links import SoftmaxLink
 from legendretron.losses import CompositeLoss
 from tests.saved_files import forge
 
@@ -35,7 +35,7 @@ def fitted():
 
 
 # a fold of weighted rows is another one than that of repeated rows
-@parametrize_with_checks([LegendreNetClassifier((16,), max_steps=60, random_state=0)])
+@parametrize_with_checks([LegendreNetClassifier((16,), max_steps=20, n_folds=2, label_noise=None, random_state=0)])
 def test_scikit_learn_checks(estimator, check):
     if "sample_weight_equivalence" in check.func.__name__:
         pytest.skip("folds of repeated rows are other folds, as in LogisticRegressionCV")
@@ -52,6 +52,7 @@ def test_bends_where_logistic_regression_cannot(fitted):
     assert fitted.oof_score_ == pytest.approx(fitted.score(X, y), abs=0.06)
     assert isinstance(fitted.link_, CalibratedLink)
     assert fitted.n_iter_ <= 300
+    assert fitted.noise_rate_ == 0.0
 
 
 def test_logistic_regression_is_returned_where_it_is_as_good():
@@ -71,22 +72,6 @@ def test_what_a_mean_of_networks_gains():
     assert _gain_of_mean(1, 5) == 0.0
 
 
-def test_a_refit_forgets_the_fit_before(fitted):
-    model = LegendreNetClassifier(**QUICK)
-    X, y, _ = rings(400)
-    assert hasattr(model.fit(X, y), "oof_proba_")
-    tiny = model.fit([[0.0], [1.0]], ["a", "b"])
-    assert not hasattr(tiny, "oof_proba_")
-    assert tiny.is_linear_
-    assert np.isnan(tiny.oof_score_)
-
-
-def test_same_seed_same_model(fitted):
-    X, y, _ = rings(600)
-    again = LegendreNetClassifier(**QUICK).fit(X, y)
-    np.testing.assert_array_equal(again.predict_proba(X), fitted.predict_proba(X))
-
-
 def test_probabilities_are_those_of_link_and_loss(fitted):
     X, y, _ = rings(50, seed=2)
     z = torch.as_tensor(fitted.linear_predictor(X))
@@ -94,14 +79,6 @@ def test_probabilities_are_those_of_link_and_loss(fitted):
     assert isinstance(fitted.loss_, CompositeLoss)
     assert float(fitted.loss_(z, torch.as_tensor(y))) == pytest.approx(log_loss(y, fitted.predict_proba(X)), rel=1e-6)
     np.testing.assert_allclose(np.exp(fitted.predict_log_proba(X)), fitted.predict_proba(X))
-
-
-def test_rows_that_cannot_be_written_to_are_predicted(fitted):
-    X, _, _ = rings(20, seed=2)
-    expected = fitted.predict_proba(X), fitted.linear_predictor(X)
-    X.flags.writeable = False
-    np.testing.assert_array_equal(fitted.predict_proba(X), expected[0])
-    np.testing.assert_array_equal(fitted.linear_predictor(X), expected[1])
 
 
 def test_classes_of_two_have_the_right_order():
@@ -152,7 +129,6 @@ def test_groups_are_held_out_together():
     [
         ({"hidden_layers": ()}, "hidden_layers"),
         ({"hidden_layers": (0, 4)}, "hidden_layers"),
-        ({"hidden_layers": 1.5}, "hidden_layers"),
         ({"n_folds": 1}, "n_folds"),
         ({"max_steps": 0}, "max_steps"),
         ({"dropout": 1.0}, "dropout"),
@@ -218,10 +194,6 @@ def test_the_floor_gives_better_probabilities_of_true_classes(noisy):
         plain.noise_rate_  # noqa: B018
 
 
-def test_right_labels_are_not_doubted(fitted):
-    assert fitted.noise_rate_ == 0.0
-
-
 def test_a_known_rate_or_matrix_is_taken():
     X, y, _ = rings(500, wrong=0.2)
     known = LegendreNetClassifier(**QUICK, label_noise=0.2).fit(X, y)
@@ -252,14 +224,6 @@ def test_quality_of_the_rows_of_the_fit_needs_no_other_fit(noisy, monkeypatch):
         model.label_quality(X[:900], y[:900])
 
 
-def test_quality_of_other_rows_is_by_refits(fitted):
-    X, y, _ = rings(200, seed=6)
-    wrong = y.copy()
-    wrong[:10] = (wrong[:10] + 1) % 3
-    quality = fitted.label_quality(X, wrong, cv=2)
-    assert quality[:10].mean() < quality[10:].mean()
-
-
 # --- files ---
 
 
@@ -282,16 +246,12 @@ def test_saved_and_loaded(fitted, noisy, tmp_path):
     ("change", "message"),
     [
         (lambda s: s["scores"].pop("bias_1"), "scores must have the fields"),
-        (lambda s: s["scores"].update(bias_1=s["scores"]["bias_1"][:1]), "bias_1"),
         (lambda s: s["scores"].update(weight_0=s["scores"]["weight_0"] * float("nan")), "weight_0"),
-        (lambda s: s["scores"].update(centre=s["scores"]["centre"][:2]), "weight_0"),
         (lambda s: s["scores"].update(factor=s["scores"]["factor"][:2]), "a factor for each"),
         (lambda s: s.update(held_out=[1.0, 1.0]), "held_out"),
         (lambda s: s.update(is_linear=True), "scores"),
         (lambda s: s["link"].update(n_classes=4), "of shape"),
-        (lambda s: s["parameters"].update(width=3), "unknown are width"),
         (lambda s: s["parameters"].update(dropout=2.0), "dropout"),
-        (lambda s: s.update(feature_names_in=["a"]), "3 names"),
     ],
 )
 def test_forged_files_are_refused(fitted, tmp_path, change, message):
@@ -300,13 +260,6 @@ def test_forged_files_are_refused(fitted, tmp_path, change, message):
     forge(path, change)
     with pytest.raises(ValueError, match=message):
         load(path)
-
-
-def test_a_link_is_saved_by_itself(fitted, tmp_path):
-    save_link(fitted.link_, tmp_path / "link")
-    again = load_link(tmp_path / "link")
-    z = torch.randn(20, 2, dtype=torch.float64)
-    torch.testing.assert_close(again(z), fitted.link_(z))
 
 
 def test_a_link_has_an_inverse_where_it_is_reached(fitted):
@@ -322,18 +275,18 @@ def test_a_link_has_an_inverse_where_it_is_reached(fitted):
     assert not fitted.link_.is_canonical
 
 
-@pytest.mark.parametrize("dtype", [np.float32, pytest.param(np.float64, marks=pytest.mark.exhaustive)])
-def test_onnx_gives_the_same(fitted, tmp_path, dtype):
+def test_onnx_gives_the_same(tmp_path):
     runtime = pytest.importorskip("onnxruntime")
     X, y, _ = rings(300)
-    models = [LegendreNetClassifier(**QUICK).fit(X.astype(dtype), np.array(["a", "b", "c"])[y])]
-    models.append(LegendreNetClassifier().fit(X[:2].astype(dtype), [0, 1]))
+    X = X.astype(np.float32)
+    models = [LegendreNetClassifier(**QUICK).fit(X, np.array(["a", "b", "c"])[y])]
+    models.append(LegendreNetClassifier().fit(X[:2], [0, 1]))
     for model in models:
         model.to_onnx(tmp_path / "model.onnx")
         session = runtime.InferenceSession(str(tmp_path / "model.onnx"))
-        label, p = session.run(None, {"X": X[:40].astype(dtype)})
-        np.testing.assert_allclose(p, model.predict_proba(X[:40].astype(dtype)), atol=1e-5)
-        assert label.tolist() == model.predict(X[:40].astype(dtype)).tolist()
+        label, p = session.run(None, {"X": X[:40]})
+        np.testing.assert_allclose(p, model.predict_proba(X[:40]), atol=1e-5)
+        assert label.tolist() == model.predict(X[:40]).tolist()
 
 
 def test_in_a_classifier_of_tables(tmp_path):
@@ -351,11 +304,3 @@ def test_in_a_classifier_of_tables(tmp_path):
     numbers = {name: frame[[name]].to_numpy() for name in ("a", "b")}
     _, p = session.run(None, {**numbers, "word": frame[["word"]].to_numpy().astype(object)})
     np.testing.assert_allclose(p, model.predict_proba(frame), atol=1e-5)
-
-
-@pytest.mark.exhaustive
-def test_in_a_calibrator(tmp_path):
-    X, y, _ = rings(300)
-    model = LegendreCalibrator(LegendreNetClassifier((16,), max_steps=100, random_state=0)).fit(X, y)
-    model.save(tmp_path / "model")
-    np.testing.assert_allclose(load(tmp_path / "model").predict_proba(X), model.predict_proba(X))

@@ -46,26 +46,6 @@ def test_equals_plain_predictions(monkeypatch, link, n_classes, n_features, dtyp
         assert np.array_equal(model.predict(rows), plain(monkeypatch, model, "predict", rows))
 
 
-@pytest.mark.parametrize("link", list(LINKS))
-def test_large_features_and_weights(monkeypatch, link):
-    model, _ = fitted(link, 3, 2, np.float64)
-    large = np.array([[1e300, -1e300], [1.0, 2.0]])
-    outcomes = []
-    for predict in (model.predict_proba, lambda X: plain(monkeypatch, model, "predict_proba", X)):
-        try:
-            outcomes.append(predict(large).round(12).tolist())
-        except ValueError as error:
-            outcomes.append(str(error))
-    assert outcomes[0] == outcomes[1]
-    with pytest.raises(ValueError, match="infinity"):
-        model.predict_proba([[np.inf, 0.0]])
-    model.coef_[0, 0] = np.nan
-    with pytest.raises(ValueError, match="the fit has diverged"):
-        model.predict_proba([[1.0, 0.0]])
-    with pytest.raises(ValueError, match="the fit has diverged"):
-        model.predict_proba(scipy.sparse.csr_array([[0.0, 1.0]]))
-
-
 def test_weights_that_are_changed_count():
     X, y = np.random.default_rng(0).normal(size=(40, 2)), np.arange(40) % 3
     model = MultinomialLogisticClassifier(alpha=0.1).fit(X, y)

@@ -13,15 +13,15 @@ from tests.given import GIVEN
 
 
 def test_partial_fit_learns_over_calls():
-    clf = LegendreTronClassifier(learning_rate=0.02, random_state=0)
+    clf = LegendreTronClassifier(learning_rate=0.04, random_state=0)
     order = np.random.default_rng(0).permutation(150)
     losses = []
-    for _ in range(40):
+    for _ in range(20):
         for part in np.array_split(order, 3):
             clf.partial_fit(X[part], y[part], classes=[0, 1, 2])
         losses.append(-clf.predict_log_proba(X)[np.arange(150), y].mean())
     assert losses[-1] < 0.2 < losses[0]
-    assert clf.n_iter_ == 120
+    assert clf.n_iter_ == 60
 
 
 def test_partial_fit_errors():
@@ -96,13 +96,6 @@ def test_a_fit_that_died_is_resumed(tmp_path, monkeypatch):
     assert epochs == list(range(6, 13))  # from the checkpoint on, and not from the start
     assert np.array_equal(plain.predict_proba(X), resumed.predict_proba(X))
     assert not path.exists()
-
-
-def test_checkpoints_that_could_not_be_resumed_are_refused(tmp_path):
-    with pytest.raises(ValueError, match="checkpoint needs random_state"):
-        LegendreTronClassifier(checkpoint=tmp_path / "c").fit(X, y)
-    with pytest.raises(ValueError, match=r"checkpoint must be the path of a file, but .* is a folder"):
-        LegendreTronClassifier(checkpoint=tmp_path, random_state=0).fit(X, y)
 
 
 @every

@@ -24,12 +24,11 @@ import legendretron
 import mixed_tables as benchmark
 from legendretron import (
     LegendreCalibrator,
-    LegendreTronClassifier,
     MultinomialLogisticClassifier,
     TableClassifier,
     TableEncoder,
 )
-from tests.saved_files import forge, read
+from tests.saved_files import forge
 
 LOGISTIC = MultinomialLogisticClassifier(alpha=1e-3, tol=1e-10)
 
@@ -102,9 +101,9 @@ def test_onnx(fitted, tmp_path):
     assert metadata["feature_names"] == list(frame)
 
 
-def test_a_calibrator_around_it_is_saved_with_it(fitted, tmp_path):
-    frame, y, model = fitted
-    calibrator = LegendreCalibrator(FrozenEstimator(model)).fit(frame[-400:], y[-400:])
+def test_a_calibrator_around_it_is_saved_with_it(noisy, tmp_path):
+    frame, y, _, model = noisy
+    calibrator = LegendreCalibrator(FrozenEstimator(model)).fit(frame, y)
     calibrator.save(tmp_path / "c")
     loaded = legendretron.load(tmp_path / "c")
     assert isinstance(loaded, LegendreCalibrator)
@@ -135,12 +134,8 @@ def mixed(n=200):
 @pytest.fixture(scope="module")
 def noisy():
     frame, y, true = mixed()
-    return (
-        frame,
-        y,
-        true,
-        TableClassifier(MultinomialLogisticClassifier(label_noise="symmetric", cv=2, random_state=0)).fit(frame, y),
-    )
+    model = MultinomialLogisticClassifier(label_noise="symmetric", cv=2, random_state=0)
+    return frame, y, true, TableClassifier(model).fit(frame, y)
 
 
 def test_it_has_what_its_estimator_has(noisy):
@@ -197,32 +192,6 @@ def test_parameters_of_parts_that_are_none():
     assert search.best_params_ == {"encoder__max_categories": 3}
 
 
-@pytest.mark.exhaustive
-def test_the_default_is_the_default_classifier():
-    frame, y = benchmark.made_up(120)
-    model = TableClassifier().fit(frame, y)
-    assert isinstance(model.estimator_, LegendreTronClassifier)
-    assert isinstance(model.encoder_, TableEncoder)
-    assert model.predict_log_proba(frame).shape == (120, 3)
-
-
-def test_a_fit_that_fails_changes_nothing(fitted):
-    frame, y, model = fitted
-    before = model.predict_proba(frame)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "column 'name' is left out")
-        warnings.filterwarnings("ignore", r"column 'home\.dest' has categories that differ only")
-        with pytest.raises(ValueError, match="only one class"):
-            model.fit(frame, ["one"] * len(y))
-    assert np.array_equal(model.predict_proba(frame), before)
-
-
-def test_labels_that_differ_only_by_case_or_white_space():
-    frame = pd.DataFrame({"a": [1.0, 2.0, 3.0, 4.0]})
-    with pytest.warns(UserWarning, match="y has labels that differ only by case or white space, .*: 'Yes' and 'yes '"):
-        assert len(clone(TableClassifier(LOGISTIC)).fit(frame, ["Yes", "yes ", "No", "No"]).classes_) == 3
-
-
 def test_what_cannot_be():
     frame = pd.DataFrame({"a": [1.0, 2.0]})
     with pytest.raises(NotFittedError):
@@ -244,38 +213,12 @@ def small():
     return TableClassifier(LOGISTIC).fit(frame, [0, 1, 1, 0])
 
 
-def test_what_is_written_is_what_the_number_says(tmp_path):
-    small().save(tmp_path / "m")
-    state = read(tmp_path / "m")
-    assert {*state} == {"encoder", "estimator"}
-    assert state["estimator"]["class"] == "MultinomialLogisticClassifier"
-    assert state["estimator"]["state"]["feature_names_in"][1] == "age is missing"
-    number = {"categories": [], "pooled": 0, "constant": False, "rows": 4, "rare_rows": 0}
-    no_range, of_age = {"low": 0.0, "high": 0.0}, {"low": 30.0, "high": 50.0}
-    assert state["encoder"] == {
-        "categorical": [],
-        "max_categories": 32,
-        "columns": [
-            {"name": "age", "kind": "number", "gaps": 1, "mean": 40.0, **number, **of_age},
-            {
-                "name": "city", "kind": "categories", "gaps": 1, "mean": 0.0, **number, **no_range,
-                "categories": ["Bern", "Rome", None], "rare_rows": 1,
-            },
-        ],
-        "has_names": True,
-        "single": False,
-    }  # fmt: skip
-
-
 @pytest.mark.parametrize(("change", "message"), [
     (lambda state: state.update(encoder=None), "encoder must be an object"),
     (lambda state: state["encoder"]["columns"][0].update(gaps=0), "must be what the encoder returns, age, city=B"),
-    (lambda state: state["encoder"]["columns"][1].update(categories=["Bern", "Oslo", None]), "must be what the"),
     (lambda state: state["estimator"].update({"class": "os"}), "class must be one of LegendreTronClassifier, PaperLegendre"),
-    (lambda state: state["estimator"].update({"class": "TableClassifier"}), "class must be one of"),
     (lambda state: state["estimator"].pop("class"), "the model inside must have the fields class, state"),
     (lambda state: state["estimator"]["state"].update(stray=torch.zeros(1)), "must have the fields"),
-    (lambda state: state["estimator"]["state"].pop("coef"), "coef"),
 ])  # fmt: skip
 def test_forged_files(tmp_path, change, message):
     small().save(tmp_path / "m")

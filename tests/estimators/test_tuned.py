@@ -5,7 +5,6 @@ import math
 import signal
 
 import numpy as np
-import pandas as pd
 import pytest
 import scipy.sparse
 import torch
@@ -19,9 +18,7 @@ from legendretron import CanonicalLink, LegendreTronClassifier, MultinomialLogis
 from legendretron.estimators import base, choosing
 from legendretron.estimators.resuming import ChosenStrengths
 from legendretron.links import SoftmaxLink
-from legendretron.training.progress import Progress
 from legendretron.trons import PiecewiseLinearLink
-from legendretron.tuning import rules
 from legendretron.tuning.table import COLUMNS
 from tests.estimators.cases import X, y
 from tests.tuning.conftest import bent_data
@@ -34,9 +31,9 @@ BENT = {
     "max_epochs": 60,
     "batch_size": 32,
     "learning_rate": 0.05,
-    "link_params": {"hidden": 8},
     "random_state": 0,
     "cv": 3,
+    "link_params": {"hidden": 8},
 }
 
 
@@ -186,33 +183,6 @@ def test_rows_that_count_nothing_are_not_there():
     np.testing.assert_allclose(weighted.predict_proba(X), removed.predict_proba(X), atol=1e-6)
 
 
-def test_data_of_all_kinds():
-    labels = np.array(["setosa", "versicolor", "virginica"])[y]
-    plain = LegendreTronClassifier(**QUICK).fit(X, y)
-    frame = pd.DataFrame(X, columns=list("abcd"))
-    for features, of_labels in ((frame, pd.Series(labels)), (X, labels.astype(object))):
-        clf = LegendreTronClassifier(**QUICK).fit(features, of_labels)
-        assert clf.tuning_.equals(plain.tuning_)
-        assert np.array_equal(clf.predict_proba(features), plain.predict_proba(X))
-        assert set(clf.predict(features)) == set(labels)
-    sparse = scipy.sparse.csr_array(X * (X > 1.5))
-    scattered = LegendreTronClassifier(standardize=False, **QUICK).fit(sparse, labels)
-    whole = LegendreTronClassifier(standardize=False, **QUICK).fit(sparse.toarray(), labels)
-    check_table(scattered)
-    assert abs(math.log10(scattered.alpha_ / whole.alpha_)) <= 1.0
-    np.testing.assert_allclose(scattered.predict_proba(sparse), whole.predict_proba(sparse.toarray()), atol=0.2)
-    single = LegendreTronClassifier(**QUICK).fit(X.astype(np.float32), y)
-    assert single.coef_.dtype == np.float32
-    np.testing.assert_allclose(single.predict_proba(X.astype(np.float32)), plain.predict_proba(X), atol=0.02)
-
-
-def test_class_weight():
-    clf = MultinomialLogisticClassifier(class_weight={0: 1, 1: 1, 2: 20}).fit(X, y)
-    check_table(clf)
-    assert (clf.predict(X) == 2).sum() > (MultinomialLogisticClassifier().fit(X, y).predict(X) == 2).sum()
-    check_table(LegendreTronClassifier(class_weight="balanced", **QUICK).fit(X[:120], y[:120]))
-
-
 @pytest.mark.parametrize("learned", [True, False])
 def test_save_and_load(tmp_path, learned, bent):
     data = (X_BENT, Y_BENT) if learned else (X, y)
@@ -228,11 +198,6 @@ def test_save_and_load(tmp_path, learned, bent):
     assert (again.alpha_, again.link_alpha_) == (clf.alpha_, clf.link_alpha_)
     clf.set_params(cv=StratifiedKFold(3)).save(tmp_path / "m")
     assert LegendreTronClassifier.load(tmp_path / "m").cv is None  # splitters are not saved
-    fixed = MultinomialLogisticClassifier(alpha=0.3).fit(X, y)
-    fixed.save(tmp_path / "m")
-    again = MultinomialLogisticClassifier.load(tmp_path / "m")
-    assert (again.alpha_, again.link_alpha_) == (0.3, math.inf)
-    assert not hasattr(again, "tuning_")
 
 
 def test_warm_starts_go_on_with_the_strengths_that_were_chosen(calls, bent):
@@ -275,54 +240,27 @@ def test_partial_fit(calls, make):
     assert not np.array_equal(tuned.coef_, before)
 
 
-def test_random_states_repeat(bent):
-    again = LegendreTronClassifier(**BENT).fit(X_BENT, Y_BENT)
-    assert again.tuning_.equals(bent.tuning_)
-    assert np.array_equal(again.predict_proba(X_BENT), bent.predict_proba(X_BENT))
-
-
-@pytest.mark.parametrize("part", [pytest.param(2, marks=pytest.mark.exhaustive), 60])
-def test_ctrl_c_while_strengths_are_chosen(monkeypatch, part):
-    updates = []
-
-    def press(self, *losses):
-        updates.append(self)
-        if len(updates) == part:
-            signal.raise_signal(signal.SIGINT)
-
-    monkeypatch.setattr(Progress, "update", press)
-    clf = LegendreTronClassifier(**BENT)
-    with pytest.raises(KeyboardInterrupt):
-        clf.fit(X_BENT, Y_BENT)
-    assert set(vars(clf)) == set(clf.get_params())  # as it was
-    fitted = MultinomialLogisticClassifier(alpha=0.1).fit(X, y)
-    assert fitted.alpha_ == 0.1
-
-
-def test_ctrl_c_on_the_path_leaves_a_fitted_estimator_as_it_was(monkeypatch):
-    from legendretron.tuning import logistic_path
-
+@pytest.mark.parametrize("place", ["tuning.logistic_path.fit_logistic", "training.progress.Progress.update"])
+def test_ctrl_c_leaves_a_fitted_estimator_as_it_was(place, monkeypatch):
     clf = LegendreTronClassifier(**QUICK).fit(X, y)
     before = clf.predict_proba(X), clf.tuning_
 
     def press(*args, **settings):
         signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr(logistic_path, "fit_logistic", press)
+    monkeypatch.setattr(f"legendretron.{place}", press)
     with pytest.raises(KeyboardInterrupt):
         clf.fit(X[:, :2], y)
     assert np.array_equal(clf.predict_proba(X), before[0])
     assert clf.tuning_.equals(before[1])
 
 
-@pytest.mark.parametrize("settings", [{}, {"link_alpha": 1e-3, "max_epochs": 50, "cv": 2}], ids=["default", "link"])
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_lbfgs_with_strengths_that_are_chosen(settings):
+def test_lbfgs_with_strengths_that_are_chosen():
     features, labels = load_breast_cancer(return_X_y=True)
     features, labels = features[::2], labels[::2]
-    clf = LegendreTronClassifier(solver="lbfgs", random_state=0, **{"max_epochs": 200, **settings}).fit(
-        features, labels
-    )
+    settings = {"link_alpha": 1e-3, "max_epochs": 50, "cv": 2, "random_state": 0}
+    clf = LegendreTronClassifier(solver="lbfgs", **settings).fit(features, labels)
     share = labels.mean()
     frequencies = -share * math.log(share) - (1 - share) * math.log(1 - share)
     assert log_loss(labels, clf.predict_proba(features)) < 0.3 * frequencies
@@ -358,26 +296,6 @@ def test_what_is_wrong_with_a_checkpoint_is_told_before_anything_is_tried(calls,
         with pytest.raises(ValueError, match="checkpoint"):
             LegendreTronClassifier(**{"checkpoint": tmp_path / "c", "random_state": 0, **settings}).fit(X, y)
     assert calls == []
-
-
-@pytest.mark.parametrize("batch_size", [10_000, 150, 40])
-def test_steps_do_not_depend_on_how_large_a_batch_could_be(batch_size, monkeypatch):
-    monkeypatch.setattr(base, "steps_for", lambda n, n_classes: 20)
-    clf = LegendreTronClassifier(
-        alpha=0.1, link_alpha=0.1, batch_size=batch_size, link_params={"hidden": 2}, random_state=0
-    )
-    clf.fit(X, y)
-    assert clf.n_iter_ == 20
-
-
-def test_settings_that_follow_from_the_rows():
-    assert rules.hidden_for(150, 3) == 4
-    clf = LegendreTronClassifier(alpha=0.1, link_alpha=0.1, max_epochs=1, random_state=0).fit(X, y)
-    assert clf.link_.settings()["hidden"] == 4
-    clf = LegendreTronClassifier(alpha=0.1, link_alpha=0.1, max_epochs=1, random_state=0).fit(*bent_data(n=300))
-    assert clf.link_.settings()["hidden"] == 2  # of two classes
-    assert rules.hidden_for(300, 3) == 8
-    assert clf.set_params(link_params={"hidden": 3}).fit(X, y).link_.settings()["hidden"] == 3
 
 
 @pytest.mark.parametrize("content", ["data of somebody", '{"kind": "legendretron-strengths-1"}', "[" * 100_000])

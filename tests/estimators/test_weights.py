@@ -30,17 +30,6 @@ def test_rows_that_count_nothing_are_not_there():
         assert np.allclose(weighted.predict_proba(X), removed.predict_proba(X), atol=1e-7)
 
 
-@pytest.mark.parametrize("weight", [-1.0, float("nan"), float("inf")])
-def test_bad_class_weights(weight):
-    with pytest.raises(ValueError, match="class_weight must hold finite, non-negative weights"):
-        LegendreTronClassifier(class_weight={0: 1, 1: 1, 2: weight}).fit(X, y)
-
-
-def test_class_weights_that_leave_nothing():
-    with pytest.raises(ValueError, match="leaves no sample with a positive weight"):
-        LegendreTronClassifier(class_weight={0: 0, 1: 0, 2: 0}).fit(X, y)
-
-
 def test_weights_of_partial_fit_count_across_calls():
     def after(weight):
         clf = LegendreTronClassifier(random_state=0).partial_fit(X, y, classes=[0, 1, 2])

@@ -10,7 +10,7 @@ import noisy_networks as benchmark
 from legendretron.experiments import Resources, read_records, render, sweep
 from tests.paper.made_up_images import write_images
 
-CHOSEN = ["cross-entropy", "generalised cross-entropy", "LegendreHead, learned rate", "LegendreHead, learned matrix"]
+CHOSEN = ["generalised cross-entropy", "LegendreHead, learned rate", "LegendreHead, learned matrix"]
 SMALL = {"width": 2, "epochs": 1, "batch": 32}
 
 
@@ -25,7 +25,7 @@ def done(tmp_path_factory):
     part = benchmark.EXPERIMENT.narrowed(datasets=["mnist"], models=CHOSEN, seeds=1)
     part = replace(part, settings=small, trial=True)
     state = sweep(part, folder, Resources(folder / "data"))
-    assert (state.now, state.failed) == (16, [])
+    assert (state.now, state.failed) == (12, [])
     return folder, part, state
 
 
@@ -65,5 +65,5 @@ def test_known_noise_is_what_made_the_labels_wrong():
         head = benchmark.network_of(known, noise, 2, 0).head
         assert head.noise_rate == pytest.approx(noise, abs=1e-6)
         np.testing.assert_allclose(head.noise_matrix, matrix, atol=1e-6)
-    first, second = (benchmark.network_of(benchmark.METHODS[m]["head"], 0.0, 2, 0).features for m in CHOSEN[1:3])
+    first, second = (benchmark.network_of(benchmark.METHODS[m]["head"], 0.0, 2, 0).features for m in CHOSEN[:2])
     assert all(torch.equal(a, b) for a, b in zip(first.parameters(), second.parameters(), strict=True))

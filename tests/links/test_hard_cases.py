@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from legendretron import CompositeLink, SoftmaxLink, canonicality
+from legendretron import CompositeLink
 from legendretron.nn import LegendreLink
 from legendretron.simplex import append_reference
 from tests.catalogue import LINKS_OF_MANY, generator, make_link, normal
@@ -27,25 +27,11 @@ def flat_then_steep(network, n_classes, weights, raw_alpha, raw_gamma, seed, dty
     ("ficnn", 10.0, -6.0, 3.0),
 ])  # fmt: skip
 def test_inverse_of_nearly_flat_links(network, weights, raw_alpha, raw_gamma):
-    for seed in range(4):
+    for seed in range(2):
         link = flat_then_steep(network, 10, weights, raw_alpha, raw_gamma, seed)
         log_p = link(normal(20, 9, key=("z", seed), scale=3.0))
         back = link(link.link_from_log(log_p))
         assert ((back - log_p).abs() <= 1e-9 * (1 + log_p.abs().amax(-1, keepdim=True))).all()
-
-
-@pytest.mark.exhaustive
-def test_potential_of_a_staircase():
-    """Between two points the integral lies between the values of the integrand: a test without another quadrature."""
-    link = flat_then_steep("ficnn", 2, 20.0, -5.0, 5.0, 1).requires_grad_(False)
-    z = torch.linspace(-30, 30, 601, dtype=torch.float64).unsqueeze(-1).requires_grad_()
-    value = link.potential(z)
-    (gradient,) = torch.autograd.grad(value.sum(), z)
-    p = link.inverse(z)[:, 0]
-    assert torch.allclose(gradient[:, 0], p, rtol=0, atol=1e-12)
-    rise, h = value[1:] - value[:-1], z[1:, 0] - z[:-1, 0]
-    assert (rise >= p[:-1] * h - 1e-12).all()
-    assert (rise <= p[1:] * h + 1e-12).all()
 
 
 def test_the_table_of_a_frozen_link_is_kept_and_renewed():
@@ -68,11 +54,6 @@ def test_meta_device_then_load():
     z = normal(4, 2, key="z")
     assert torch.equal(empty(z), trained(z))
     assert not empty.needs_batch
-    with torch.device("meta"):
-        empty = CompositeLink(3, network="cpflow", dtype=torch.float64)
-    allocated = empty.to_empty(device="cpu")
-    allocated.load_state_dict(trained.state_dict())
-    assert torch.equal(allocated(z), trained(z))
 
 
 def test_a_first_batch_without_variance_or_with_nan_does_no_harm():
@@ -98,23 +79,13 @@ def test_precision_is_raised_but_never_lowered(name):
     assert link(z.bfloat16()).dtype == torch.float32
 
 
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=() if name == "composite_ficnn" else pytest.mark.exhaustive) for name in LINKS_OF_MANY],
-)
+@pytest.mark.exhaustive  # test_head.py of nn compiles one
+@pytest.mark.parametrize("name", LINKS_OF_MANY)
 def test_compiles_into_one_graph(name):
     link = make_link(name, 4)
     z = normal(6, 3, key="z")
     compiled = torch.compile(link, fullgraph=True, backend="aot_eager")
     assert torch.allclose(compiled(z), link(z), rtol=1e-12)
-
-
-@pytest.mark.parametrize("c", [3, 100])
-def test_saturated_single_precision_is_measured_like_any_other(c):
-    report = canonicality(SoftmaxLink(c), normal(40, c - 1, key="z", scale=30.0, dtype=torch.float32))
-    assert report.max_asymmetry == 0
-    assert report.indefinite_share == 0
-    assert report.least_eigenvalue_ratio > -1e-6
 
 
 @pytest.mark.parametrize("name", ["composite_ficnn", "composite_cpflow", "canonical", "leaky"])

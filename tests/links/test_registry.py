@@ -1,7 +1,5 @@
 """Links by name: what there is, what each can be set to, and the tensors it asks for, known without building it."""
 
-import re
-
 import pytest
 import torch
 
@@ -63,22 +61,12 @@ def test_a_link_is_built_again_from_its_settings_and_its_state(link, dtype):
         ({"settings": {"n_nests": 2}}, "must have the settings"),
         ({"n_classes": 1}, "n_classes must be an integer of at least 2"),
         ({"kind": "canonical", "settings": {"n_nests": 2.0}}, "n_nests must be an integer"),
-        ({"kind": "canonical", "settings": {"n_nests": True}}, "n_nests must be an integer"),
-        (
-            {"kind": "composite", "settings": CompositeLink(3).settings() | {"network": "other"}},
-            "network must be one of",
-        ),
         ({"kind": "piecewise_linear", "settings": {"n_knots": 4}}, "is for n_classes=2 only, got 3"),
         (
             {"kind": "piecewise_linear", "n_classes": 2, "settings": {"n_knots": 10**9}},
             "n_knots must be at most 1,048,576",
         ),
         ({"kind": "trigonometric", "n_classes": 2, "settings": {"series": "other", "waves": 1}}, "kind must be one of"),
-        (
-            {"kind": "trigonometric", "n_classes": 2, "settings": {"series": "sine", "waves": 10**9}},
-            "waves must be at most",
-        ),
-        ({"kind": "leaky"}, r"must have the settings \('per_class',\)"),
     ],
 )
 def test_other_states_are_refused(change, message):
@@ -95,25 +83,11 @@ def test_names():
         link_class("leeky")
 
 
-def test_the_names_of_an_error_work_by_themselves():
-    with pytest.raises(ValueError, match="link must be one of") as caught:
-        link_class("leeky")
-    names = re.findall(r"'(\w+)'", str(caught.value).partition(", or an object")[0])
-    assert {"softmax", "composite", "canonical", "leaky"} <= set(names)
-    for name in names:
-        assert make_link(name, 3).n_classes == 3
-
-
 @pytest.mark.parametrize(
     ("kind", "settings", "message"),
     [
         ("softmax", {"nonsense": 1}, "nonsense is not a setting of link 'softmax', which has none"),
         ("canonical", {"hidden": 50}, "hidden is not a setting of link 'canonical', which has n_nests"),
-        (
-            "canonical",
-            {"init": "paper"},
-            "init='paper' is not valid for link 'canonical', which accepts identity, random",
-        ),
         ("leaky", {"init": "identity"}, "init='identity' is not valid for link 'leaky', which accepts none"),
         ("piecewise_linear", {}, "link 'piecewise_linear' needs the setting n_knots"),
         ("trigonometric", {"waves": 2}, "link 'trigonometric' needs the setting series"),
@@ -125,20 +99,10 @@ def test_settings_that_do_not_apply(kind, settings, message):
         make_link(kind, 2, **settings)
 
 
-def test_a_setting_without_default_is_asked_for():
-    @register_link("needy")
-    class Needy(SoftmaxLink):
-        def __init__(self, n_classes, need):
-            super().__init__(n_classes)
-
-    with pytest.raises(ValueError, match="link 'needy' needs the setting need"):
-        make_link("needy", 3)
-
-
 def test_what_cannot_be_registered():
     with pytest.raises(ValueError, match=r"the name 'softmax' is taken by legendretron\.links\.softmax\.SoftmaxLink"):
         register_link("softmax")(type("Mine", (SoftmaxLink,), {}))
-    for name in ("", "my link", "object", "class", 3):
+    for name in ("", "my link", "class"):
         with pytest.raises(ValueError, match="name must be a Python identifier"):
             register_link(name)
     with pytest.raises(ValueError, match="is for subclasses of Link"):
@@ -155,10 +119,6 @@ def test_what_cannot_be_registered():
     with pytest.raises(ValueError, match="Kinded has no name, so it cannot be saved"):
         link_config(Kinded(3))
     assert "mine" not in link_names()
-
-
-def test_the_same_class_may_be_registered_again():
-    assert register_link("leaky")(LeakyLink) is LeakyLink
 
 
 def test_settings_that_are_not_json_cannot_be_saved():

@@ -97,18 +97,16 @@ def test_composite_loss_is_the_log_loss_through_the_link():
         CompositeLoss(3)
 
 
-def test_refusals():
-    with pytest.raises(
-        ValueError, match=r"z must have the logits of all classes, two or more, along axis dim=-1, got shape"
-    ):
-        LogLoss()(torch.zeros(4, 1), torch.zeros(4, dtype=torch.int64))
-    with pytest.raises(ValueError, match="weight has 2 entries, but z has 3 classes; give one for each"):
-        LogLoss(weight=torch.ones(2))(torch.zeros(4, 3), torch.zeros(4, dtype=torch.int64))
-    with pytest.raises(ValueError, match="scale_by_half must be True or False, got 3"):
-        SquareLoss(3)
+@pytest.mark.parametrize(("loss", "shape", "message"), [
+    (LogLoss(), (4, 1), "z must have the logits of all classes, two or more, along axis dim=-1, got shape"),
+    (LogLoss(weight=torch.ones(2)), (4, 3), "weight has 2 entries, but z has 3 classes; give one for each"),
+])  # fmt: skip
+def test_refusals(loss, shape, message):
+    with pytest.raises(ValueError, match=message):
+        loss(torch.zeros(shape), torch.zeros(4, dtype=torch.int64))
 
 
-@pytest.mark.parametrize("size", [1e8, 1e12, 1e30])
+@pytest.mark.parametrize("size", [1e8, 1e30])
 @pytest.mark.parametrize("n_classes", [2, 3])
 @pytest.mark.parametrize("kind", [CanonicalLoss, CompositeLoss])
 def test_predictors_of_a_run_that_diverges_are_no_mask(kind, n_classes, size):

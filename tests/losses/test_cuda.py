@@ -1,11 +1,9 @@
 """Losses on a CUDA device: the values of the CPU, and nothing waits for the device."""
 
-import copy
-
 import pytest
 import torch
 
-from legendretron.losses import CanonicalLoss, CompositeLoss, LogLoss, load_loss, save_loss
+from legendretron.losses import CanonicalLoss, LogLoss
 from tests.accelerate.test_losses import LINKS, logits
 from tests.catalogue import make_link, normal
 
@@ -97,14 +95,3 @@ def test_wrong_labels_masked_classes_and_second_derivatives(name):
         masked = x.detach().clone()
         masked[:, 3] = -torch.inf
         assert loss(masked, y).isfinite().tolist() == (y != 3).tolist()
-
-
-def test_composite_losses(tmp_path):
-    loss = CompositeLoss(make_link("composite_ficnn", 3, dtype=torch.float32), label_smoothing=0.1)
-    x, y = logits(3, dtype=torch.float32)
-    on_gpu = copy.deepcopy(loss).cuda()
-    found = value_and_gradient(on_gpu, x.cuda(), y.cuda())
-    torch.testing.assert_close([t.cpu() for t in found], [*value_and_gradient(loss, x, y)], rtol=1e-4, atol=1e-5)
-    assert on_gpu.canonicality.n_points == loss.canonicality.n_points
-    save_loss(on_gpu, tmp_path / "loss")
-    torch.testing.assert_close(load_loss(tmp_path / "loss")(x, y), loss(x, y))

@@ -14,40 +14,17 @@ from legendretron.nn import init_weights
 from tests.catalogue import make_link, normal, proba
 
 
-@pytest.mark.parametrize(
-    "make",
-    [lambda: CanonicalLoss(make_link("canonical", 3, dtype=torch.float32)),
-     lambda: CompositeLoss(make_link("composite_ficnn", 3, dtype=torch.float32))],
-    ids=["canonical", "composite"],
-)  # fmt: skip
-def test_an_optimiser_of_everything_leaves_the_loss_alone(make):
-    class Model(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.linear = nn.Linear(4, 2)
-            self.criterion = make()
-
-    torch.manual_seed(0)
-    model = Model().requires_grad_(True)
-    assert not list(model.criterion.parameters())
-    before = {name: value.clone() for name, value in model.criterion.state_dict().items()}
-    x, y = torch.randn(50, 4), torch.arange(50) % 3
-    optimiser = torch.optim.SGD(model.parameters(), lr=0.5)
-    losses = []
-    for _ in range(50):
-        optimiser.zero_grad()
-        loss = model.criterion(model.linear(x), y)
-        loss.backward()
-        optimiser.step()
-        losses.append(loss.item())
-    assert losses[-1] < losses[0]
-    assert model.criterion.state_dict().keys() == before.keys()
-    assert all(torch.equal(value, before[name]) for name, value in model.criterion.state_dict().items())
+@pytest.mark.parametrize("kind", [CanonicalLoss, CompositeLoss])
+def test_an_optimiser_of_everything_leaves_the_loss_alone(kind):
+    """Nothing of it is a parameter, whatever is asked of the network that it is in."""
+    model = nn.Sequential(nn.Linear(4, 2), kind(make_link("canonical", 3))).requires_grad_(True)
+    assert [name for name, _ in model.named_parameters()] == ["0.weight", "0.bias"]
+    assert not any(buffer.requires_grad for buffer in model.buffers())
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_more_rows_than_half_precision_can_count(dtype):
-    rows = 70_000
+    rows = 70_000  # float16 ends at 65,504
     y = torch.arange(rows) % 3
     weight = torch.tensor([0.5, 1.0, 2.0])
     z = normal(rows, 2, key="z", dtype=torch.float32).to(dtype)
@@ -70,7 +47,6 @@ def test_more_rows_than_half_precision_can_count(dtype):
 
 LOSSES = {
     "canonical": lambda: CanonicalLoss(make_link("canonical", 3, dtype=torch.float32), normalized=True),
-    "two classes": lambda: CanonicalLoss(make_link("composite_ficnn", 2, dtype=torch.float32)),
     "composite": lambda: CompositeLoss(
         make_link("composite_cpflow", 3, dtype=torch.float32), weight=torch.arange(1.0, 4)
     ),
@@ -81,8 +57,6 @@ ROUTES = {
     "itself": lambda loss: loss,
     "deepcopy": copy.deepcopy,
     "pickle": lambda loss: pickle.loads(pickle.dumps(loss)),
-    "half and back": lambda loss: copy.deepcopy(loss).half().float(),
-    "to_empty": lambda loss: spoil(loss.to_empty(device="cpu")),
     "meta": lambda loss: spoil(loss.to("meta").to_empty(device="cpu")),
 }
 
@@ -106,15 +80,8 @@ RESETS = {"apply": reset_all, "init_weights": lambda net: net.apply(init_weights
 
 
 @pytest.mark.parametrize("make", LOSSES.values(), ids=LOSSES)
-@pytest.mark.parametrize(("reset", "route"), [
-    pytest.param(
-        RESETS[reset], ROUTES[route], id=f"{reset}-{route}",
-        # both resets end in the same function
-        marks=() if reset == "apply" or route in ("itself", "meta") else pytest.mark.exhaustive,
-    )
-    for reset in RESETS
-    for route in ROUTES
-])  # fmt: skip
+@pytest.mark.parametrize("route", ROUTES.values(), ids=ROUTES)
+@pytest.mark.parametrize("reset", RESETS.values(), ids=RESETS)
 def test_resetting_a_network_restores_its_loss(make, route, reset):
     loss = make()
     before = {name: value.clone() for name, value in loss.state_dict().items()}
@@ -148,9 +115,4 @@ def test_a_loss_made_or_loaded_where_networks_are_built_without_memory(tmp_path,
     for loss in (made, loaded):
         assert_same(loss.state_dict(), expected.state_dict())
         assert_same(reset_all(spoil(loss)).state_dict(), expected.state_dict())
-    assert_same(again.state_dict(), link.state_dict())
-    with torch.no_grad():
-        for parameter in again.parameters():
-            parameter.zero_()
-    again.reset_parameters()
     assert_same(again.state_dict(), link.state_dict())

@@ -167,10 +167,6 @@ def test_bad_input_is_refused_with_its_name(name, c):
         loss.partial_losses(-p)
     with pytest.raises(ValueError, match="q must sum to 1"):
         loss.expected_loss(p, 2 * p)
-    with pytest.raises(ValueError, match=r"p must be a torch.Tensor, got list"):
-        loss.bayes_risk([0.5, 0.5])
-    with pytest.raises(ValueError, match=r"p must have shape"):
-        loss.partial_losses(torch.ones(4, 1))
     with pytest.raises(ValueError, match=r"(must have the same classes|q must have shape)"):
         loss.regret(p, possible_proba(name, 4, c + 1, key="q"))
 
@@ -185,12 +181,8 @@ def test_mean_loss(name, c):
     assert torch.allclose(loss.mean_loss(p, y, weight), (picked * weight).sum() / weight.sum())
     with pytest.raises(ValueError, match=f"y must hold labels from 0 to {c - 1}, got {c}"):
         loss.mean_loss(p, y + 1 if c < 20 else y.clone().fill_(c))
-    with pytest.raises(ValueError, match="y must be an integer tensor"):
-        loss.mean_loss(p, y.double())
     with pytest.raises(ValueError, match=r"y must have shape \(20,\), got \(5,\)"):
         loss.mean_loss(p, y[:5])
-    with pytest.raises(ValueError, match=r"sample_weight must have shape \(20,\)"):
-        loss.mean_loss(p, y, weight[:3])
 
 
 @pytest.mark.parametrize("c", CLASSES)

@@ -9,7 +9,7 @@ import torch
 from legendretron.links import SymmetricNoise, TransitionNoise
 from legendretron.networks.folds import FoldSettings, LabelledTable, held_out_logits, logits_of, train_folds
 from legendretron.networks.inputs import InputUnits
-from legendretron.networks.model import NetworkModel, fade
+from legendretron.networks.model import NetworkModel
 from legendretron.networks.predictor import NetworkScores
 from legendretron.training import Sample, TrainingSettings, as_features, train
 from legendretron.training.schedule import waves
@@ -59,7 +59,6 @@ def test_gradient_is_that_of_autograd(batch, noise):
 
 CASES = {
     "usual": {},
-    "no dropout": {"dropout": 0.0},
     "one layer": {"hidden": (9,)},
     "many rows": {"hidden": (32, 16, 8), "batch": 150},
     "symmetric": {"noise": "symmetric"},
@@ -189,11 +188,6 @@ def test_units_of_inputs_are_robust_and_constant_features_vanish():
     assert sorted(np.unique(inputs[:, 2]).round(6)) == [0.0, round(2 / math.sqrt(1 + 4 / 9), 6)]
     with pytest.raises(ValueError, match="too large"):
         InputUnits.fit(np.array([[-1.7e308], [1.7e308]]))
-
-
-def test_tensors_fade_as_numbers_do():
-    shares = torch.linspace(0.0, 1.0, 21, dtype=torch.float64)
-    torch.testing.assert_close(fade(shares), torch.tensor([fade(float(t)) for t in shares], dtype=torch.float64))
 
 
 def test_waves_end_at_zero_four_times():

@@ -77,7 +77,7 @@ def test_training_lowers_the_loss_and_moves_the_link(settings):
     before = copy.deepcopy(head.link.state_dict())
     optimiser = torch.optim.Adam(head.parameters(), lr=0.05)
     losses = []
-    for _ in range(50):
+    for _ in range(10):
         optimiser.zero_grad()
         loss = head.loss(x, y)
         loss.backward()
@@ -127,21 +127,11 @@ def test_parameters_of_half_precision(settings, dtype):
     assert all(p.grad.dtype == dtype and torch.isfinite(p.grad).all() for p in half.parameters())
 
 
-def test_bfloat16_logits_before_a_link():
-    link = LegendreLink(5)
-    logits = torch.randn(7, 5).bfloat16()
-    torch.testing.assert_close(link(logits), link(logits.float()))  # differences are not taken in bfloat16
-
-
 # --- torch's tools ---
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [pytest.param(name, marks=() if name == "composite" else pytest.mark.exhaustive) for name in LINKS],
-    indirect=True,
-)
-def test_compiles_in_one_graph_and_trains(settings):
+def test_compiles_in_one_graph_and_trains():
+    settings = LINKS["composite"]
     head = make_head(settings)
     compiled = torch.compile(copy.deepcopy(head), fullgraph=True, backend="aot_eager")
     x, y = features(), torch.arange(7) % 5
@@ -251,35 +241,31 @@ def test_transforms_and_exports_ask_for_a_first_batch():
 # --- parameter groups ---
 
 
-def test_parameter_groups_split_links_from_the_rest():
-    net = nn.Sequential(nn.Linear(6, 6), LegendreHead(6, 5), LegendreLink(5))
-    network, link = parameter_groups(net, link={"lr": 0.1, "weight_decay": 0.3}, network={"weight_decay": 0.2})
+def test_parameter_groups_split_links_and_noise_from_the_rest():
+    frozen = nn.Linear(6, 6).requires_grad_(False)
+    net = nn.Sequential(nn.Linear(6, 6), LegendreHead(6, 5, label_noise="learn"), LegendreLink(5), frozen)
+    options = {"lr": 0.1, "betas": (0.9, 0.99), "momentum": 0.9}  # of different optimisers
+    network, link, noise = parameter_groups(net, link=options, network={"weight_decay": 0.2}, noise={"lr": 0.3})
     of_links = {id(p) for module in (net[1].link, net[2].link) for p in module.parameters()}
     assert {id(p) for p in link["params"]} == of_links
     assert len(network["params"]) == 4
-    optimiser = torch.optim.AdamW([network, link], lr=0.5)
-    assert [(g["lr"], g["weight_decay"]) for g in optimiser.param_groups] == [(0.5, 0.2), (0.1, 0.3)]
-
-
-def test_parameter_groups_leave_out_what_is_frozen_or_empty():
-    net = nn.Sequential(nn.Linear(6, 6).requires_grad_(False), LegendreHead(6, 5, link="softmax"))
-    (group,) = parameter_groups(net)
-    assert group["name"] == "network"
-    assert len(group["params"]) == 2
-    with pytest.raises(ValueError, match="link must be a dict"):
-        parameter_groups(net, link=0.1)
-    with pytest.raises(ValueError, match="network must be a dict"):
-        parameter_groups(net, network={"params": []})
+    assert noise["params"] == [net[1].noise.raw_rate]
+    assert noise["weight_decay"] == 0.0
+    optimiser = torch.optim.AdamW([network, link, noise], lr=0.5)
+    assert [g["lr"] for g in optimiser.param_groups] == [0.5, 0.1, 0.3]
+    for label_noise in (None, 0.2):  # nothing to learn
+        assert len(parameter_groups(LegendreHead(6, 5, label_noise=label_noise), noise={"lr": 0.1})) == 2
 
 
 @pytest.mark.parametrize("group", ["link", "network", "noise"])
-def test_parameter_groups_refuse_options_that_would_be_ignored(group):
-    head = LegendreHead(6, 5, label_noise="learn")
-    match = rf"{group} holds 'learning_rate', which is an option of no optimiser .* the learning rate is 'lr'"
-    with pytest.raises(ValueError, match=match):
-        parameter_groups(head, **{group: {"weight_decay": 0.1, "learning_rate": 1}})
-    options = {"lr": 0.1, "betas": (0.9, 0.99), "momentum": 0.9, "maximize": False}  # of different optimisers
-    assert [g["betas"] for g in parameter_groups(head, **{group: options}) if g["name"] == group] == [(0.9, 0.99)]
+@pytest.mark.parametrize(("options", "message"), [
+    ({"weight_decay": 0.1, "learning_rate": 1}, "holds 'learning_rate', which is an option of no optimiser"),
+    (0.1, "must be a dict"),
+    ({"params": []}, "must be a dict"),
+])  # fmt: skip
+def test_parameter_groups_refuse_options_that_would_be_ignored(group, options, message):
+    with pytest.raises(ValueError, match=f"{group} {message}"):
+        parameter_groups(LegendreHead(6, 5, label_noise="learn"), **{group: options})
 
 
 # --- errors ---
@@ -289,45 +275,23 @@ def test_parameter_groups_refuse_options_that_would_be_ignored(group):
     (lambda head: head(torch.randn(7, 4)), r"features must have shape \(..., 6\), got \(7, 4\)"),
     (lambda head: head(torch.ones(7, 6, dtype=torch.int64)), r"features.float\(\)"),
     (lambda head: head(torch.ones(7, 6, dtype=torch.float16)), "float16, but the head's weights.*autocast"),
-    (lambda head: head(torch.ones(7, 6, dtype=torch.float64)), "float64, but the head's weights"),
     (lambda head: head.loss(torch.randn(2, 6), torch.tensor([0, 7])), "labels .*got 7"),
     (lambda head: head.loss(torch.randn(2, 6), torch.tensor([0])), r"labels .*\(2,\)"),
     (lambda head: head.loss(torch.randn(2, 6), torch.tensor([0, 1]), reduction="all"), "reduction"),
-    (lambda _: LegendreLink(5)(torch.ones(7, 5, dtype=torch.int64)), r"logits.float\(\)"),
     (lambda _: LegendreLink(5)(torch.ones(7, 6)), r"n_classes=5, or 4.*got shape \(7, 6\)"),
     (lambda _: LegendreLink(5, dim=3)(torch.ones(7, 5)), "dim=3"),
-    (lambda _: LegendreLink(5, dim=1.0), "dim"),
     (lambda _: LegendreHead(6, 1), "n_classes"),
     (lambda _: LegendreHead(0, 5), "in_features"),
-    (lambda _: LegendreHead(6, 5, link="logit"), "link"),
     (lambda _: LegendreHead(6, 5, dtype=torch.complex64), "dtype"),
+    (lambda head: head.load_state_dict(LegendreHead(6, 4).state_dict()), "in_features=6 and n_classes=4"),
+    (lambda head: head.load_state_dict(LegendreHead(6, 5, hidden=4).state_dict()), r"shape \(17, 4\) in the state dict"),
+    (lambda _: LegendreLink(5).load_state_dict(LegendreLink(4).state_dict()), r"shape \(9, 3\) in the state dict, but"),
+    (lambda head: head.load_state_dict({f"linear.{k}": v for k, v in nn.Linear(6, 5).state_dict().items()}), "last row"),
 ])  # fmt: skip
 def test_errors_name_the_argument_and_the_value(act, named):
     with pytest.raises(ValueError, match=named):
         act(LegendreHead(6, 5))
 
 
-def test_a_plain_layer_is_not_a_head():
-    head = LegendreHead(6, 5, link="softmax")
-    with pytest.raises(ValueError, match="subtract its last row"):
-        head.load_state_dict({f"linear.{k}": v for k, v in nn.Linear(6, 5).state_dict().items()})
-
-
 def test_output_is_not_a_view(settings):
     assert not make_head(settings)(features())._is_view()
-
-
-def test_loading_another_number_of_classes(settings):
-    saved = LegendreHead(6, 4, **settings).state_dict()
-    head = LegendreHead(6, 5, **settings)
-    before = copy.deepcopy(head.state_dict())
-    with pytest.raises(ValueError, match=r"in_features=6 and n_classes=4.*LegendreHead\(6, 4\)"):
-        head.load_state_dict(saved)
-    assert all(torch.equal(value, before[name]) for name, value in head.state_dict().items())
-
-
-def test_loading_a_link_of_another_shape():
-    with pytest.raises(ValueError, match=r"shape \(9, 3\) in the state dict, but \(9, 4\).*n_classes=5"):
-        LegendreLink(5).load_state_dict(LegendreLink(4).state_dict())
-    with pytest.raises(ValueError, match=r"shape \(17, 4\) in the state dict"):
-        LegendreHead(6, 5).load_state_dict(LegendreHead(6, 5, hidden=4).state_dict())

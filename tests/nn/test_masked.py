@@ -71,14 +71,6 @@ def test_a_masked_class_does_not_count(exact, k, low, dtype):
     assert all(p.grad.isfinite().all() for p in link.parameters())
 
 
-def test_the_other_classes_are_those_of_a_smaller_softmax():
-    link = LegendreLink(C, "softmax")
-    for k in range(C):
-        logits = masked_rows(k, -math.inf)
-        others = [j for j in range(C) if j != k]
-        torch.testing.assert_close(link(logits)[:, others], torch.log_softmax(rows()[:, others], -1))
-
-
 def test_gradients_of_unmasked_logits_are_those_of_finite_differences(exact):
     link = make(exact, torch.float64)
     free = rows(torch.float64)[:, :-1].clone().requires_grad_()
@@ -89,38 +81,6 @@ def test_gradients_of_unmasked_logits_are_those_of_finite_differences(exact):
 
     assert torch.autograd.gradcheck(of_free, free)
     assert torch.autograd.gradgradcheck(of_free, free)
-
-
-@pytest.mark.parametrize("low", LOW)
-def test_several_masks_and_predictors(exact, low):
-    link = make(exact)
-    logits = torch.tensor([[1.0, low, low, 2.0], [low, low, low, 1.0]], requires_grad=True)
-    log_p = link(logits)
-    assert (log_p.exp()[:, 1:3] == 0.0).all()
-    torch.testing.assert_close(log_p.exp().sum(-1), torch.ones(2))
-    log_p[:, 3].sum().backward()
-    assert (logits.grad[:, 1:3] == 0.0).all()
-    predictors = torch.tensor([[1.0, low, 2.0]], requires_grad=True)  # those of the reference class are 0
-    log_p = link(predictors)
-    torch.testing.assert_close(log_p, link(torch.tensor([[1.0, low, 2.0, 0.0]])))
-    log_p[:, 0].sum().backward()
-    assert predictors.grad.isfinite().all()
-    assert predictors.grad[0, 1] == 0.0
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_precision(exact, dtype):
-    link = make(exact)
-    for low in (torch.finfo(dtype).min, -math.inf):
-        logits = rows().to(dtype)
-        logits[:, -1] = low
-        torch.testing.assert_close(link(logits), link(logits.float()))
-        with torch.autocast("cpu", dtype=dtype):
-            torch.testing.assert_close(link(logits), link(logits.float()))
-        half = copy.deepcopy(link).to(dtype)
-        p = half(logits).exp()
-        assert (p[:, -1] == 0.0).all()
-        torch.testing.assert_close(p.sum(-1), torch.ones(2))
 
 
 @pytest.mark.parametrize("noise", list(NOISES))
@@ -145,29 +105,15 @@ def test_a_row_without_classes_is_nan(exact):
     assert log_p[1].isfinite().all()
 
 
-@pytest.mark.parametrize("tool", [pytest.param("compile", marks=pytest.mark.exhaustive), "export", "vmap"])
+@pytest.mark.parametrize("tool", ["export", "vmap"])
 def test_tools(exact, tool):
     link = make(exact).eval()
     logits = masked_rows(3, -math.inf).detach()
-    if tool == "compile":
-        found = torch.compile(copy.deepcopy(link), fullgraph=True, backend="aot_eager")(logits)
-    elif tool == "export":
-        found = torch.export.export(link, (rows(),)).module()(logits)
-    else:
-        found = torch.func.vmap(link)(logits)
-    torch.testing.assert_close(found, link(logits))
+    run = torch.func.vmap(link) if tool == "vmap" else torch.export.export(link, (rows(),)).module()
+    torch.testing.assert_close(run(logits), link(logits))
 
 
 # --- links that compare all classes ---
-
-
-@pytest.mark.parametrize("low", LOW)
-@pytest.mark.parametrize("k", [0, C - 1])
-def test_links_that_compare_all_classes_refuse_a_mask(other, k, low):
-    link = make(other).eval()
-    match = r"logits hold a masked class, -(1e\+09|3e\+38|inf).*masked_fill\(mask, -inf\).*'softmax' or 'canonical'"
-    with pytest.raises(ValueError, match=match):
-        link(masked_rows(k, low))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -191,7 +137,8 @@ def test_every_class_keeps_the_digits_of_the_others_or_is_refused(other, k, dtyp
         log_p[:, others].sum().backward()
         assert logits.grad.isfinite().all()
     assert refused == sorted(refused, reverse=True)  # once refused, all that is lower is refused too
-    assert refused[-1] == -math.inf
+    with pytest.raises(ValueError, match="hold a masked class, -inf"):
+        link(masked_rows(k, -math.inf, dtype))
     assert refused[0] < (-4e8 if dtype == torch.float32 else -2e9)
 
 
@@ -236,26 +183,6 @@ def test_where_values_are_not_read_lost_digits_give_nan(other, k, tool):
             torch.testing.assert_close(log_p[:, others].double(), expected[:, others], rtol=1e-3, atol=1e-3)
         elif k < C - 1:
             assert low <= -1e9
-
-
-def test_large_logits_that_are_no_mask_are_computed(other):
-    link = make(other, torch.float64).eval()
-    assert link(1e6 * rows(torch.float64)).exp().sum(-1).allclose(torch.ones(2, dtype=torch.float64))
-    # nor are logits that differ little, however large they are
-    assert link(1e9 + rows(torch.float64)).isfinite().all()
-
-
-def test_a_subclass_with_a_map_of_its_own_is_not_a_softmax():
-    class Doubled(SoftmaxLink):
-        def _log_odds(self, z):
-            return 2.0 * z
-
-        def _from_log_odds(self, log_odds):
-            return log_odds / 2.0
-
-    torch.testing.assert_close(LegendreLink(C, Doubled(C))(rows()), torch.log_softmax(2.0 * rows(), -1))
-    with pytest.raises(ValueError, match="Doubled compares all classes"):
-        LegendreLink(C, Doubled(C))(masked_rows(0, -math.inf))
 
 
 def test_a_link_takes_logits_of_all_classes_by_name(exact):

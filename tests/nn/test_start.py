@@ -27,16 +27,13 @@ MODULES = {
         for runs in ((), (2,))
     },
     "nested": lambda g: NestedLogSumExp(3, init="random", generator=g),
-    "nested identity": lambda g: NestedLogSumExp(3, run_shape=(2,), generator=g),
     "softmax": lambda g: link_by_name("softmax", 3),
     "composite": lambda g: link_by_name("composite", 3, init="paper", network="cpflow", generator=g),
     "canonical": lambda g: link_by_name("canonical", 3, init="random", generator=g),
     "leaky": lambda g: LeakyLink(3, run_shape=(2,)),
     "table": lambda g: PiecewiseLinearLink([-2.0, 0.0, 3.0], [0.1, 0.5, 0.95]),
     "series": lambda g: TrigonometricLink((-2.0, 2.0), [0.0, 1.0, 0.1, -0.2], "sine"),
-    "rate": lambda g: SymmetricNoise(3, 0.3),
     "rates": lambda g: SymmetricNoise(3, 0.3, run_shape=(2,)),
-    "known rate": lambda g: SymmetricNoise(3, 0.2, learned=False),
     "no rate": lambda g: SymmetricNoise(3, 0.0, learned=False),
     "matrix": lambda g: TransitionNoise([[0.8, 0.2], [0.3, 0.7]], learned=True, run_shape=(2,)),
     "known matrix": lambda g: TransitionNoise(MATRIX),
@@ -45,10 +42,7 @@ MODULES = {
         "noisy", 3, link={"kind": "softmax"}, noise="class-conditional", learned=True
     ),
     "link": lambda g: LegendreLink(3, init="paper", label_noise="learn", generator=g),
-    "link and matrix": lambda g: LegendreLink(3, "canonical", label_noise="class-conditional", generator=g),
     "link and known matrix": lambda g: LegendreLink(3, "softmax", label_noise=MATRIX),
-    "link and known rate": lambda g: LegendreLink(3, "softmax", label_noise=0.2),
-    "link of a table": lambda g: LegendreLink(2, PiecewiseLinearLink([-2.0, 0.0, 3.0], [0.1, 0.5, 0.95])),
     "head": lambda g: LegendreHead(4, 3, init="paper", generator=g),
     "head cpflow": lambda g: LegendreHead(4, 3, network="cpflow", bias=False, generator=g),
     "head canonical": lambda g: LegendreHead(4, 3, "canonical", label_noise=0.1, generator=g),
@@ -86,12 +80,6 @@ def assert_same_state(module, expected):
         torch.testing.assert_close(state[name], value, rtol=1e-6, atol=1e-7, msg=name)
 
 
-def test_a_reset_is_the_start_of_the_constructor(build):
-    expected = copy.deepcopy(build(5).state_dict())
-    assert_same_state(reset(spoil(build(1)), 5), expected)
-    assert_same_state(reset(spoil(copy.deepcopy(build(1))), 5), expected)
-
-
 def test_a_reset_after_memory_is_allocated(build):
     expected = copy.deepcopy(build(5).state_dict())
     with torch.device("meta"):
@@ -106,7 +94,7 @@ def test_a_reset_after_memory_is_allocated(build):
     empty.reset_parameters()  # and without a generator
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
 def test_other_precisions(build, dtype):
     module = spoil(build(1).to(dtype))
     module.reset_parameters()

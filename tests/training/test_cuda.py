@@ -7,9 +7,6 @@ import torch
 from legendretron import LegendreTronClassifier, MultinomialLogisticClassifier
 from legendretron.training import LinearModel, Sample, as_features, train
 from legendretron.training import engine as engine_module
-from legendretron.training.adam import Adam
-from legendretron.training.penalty import Penalty
-from legendretron.training.step import CapturedStep, Step, make_step
 from tests.training.conftest import LINKS, Problem
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -53,38 +50,6 @@ def test_captured_steps_equal_plain_ones(link, sparse, monkeypatch):
     # contributions of sparse rows are added up in any order
     rtol, atol = (1e-6, 1e-8) if sparse else (1e-9, 1e-11)
     assert torch.allclose(captured, plain, rtol=rtol, atol=atol)
-
-
-def test_captured_sparse_steps_equal_plain_ones_and_those_of_the_cpu():
-    pytest.importorskip("triton")
-    problem = Problem(sparse=True, d=40, c=20)
-    generator = torch.Generator().manual_seed(0)
-    rows = torch.randint(120, (2, 3, 16), generator=generator)  # two batches, with rows that come more than once
-    labels = torch.randint(20, (2, 3, 16), generator=generator)
-    results = []
-    for device, captured in (("cpu", False), ("cuda", False), ("cuda", True)):
-        model = problem.model("composite", [1, 2, 3])
-        links = [model.take(run)[2] for run in range(3)]
-        model = LinearModel(model.weight.to(device).contiguous(), model.bias.to(device).contiguous(), links)
-        strength = torch.tensor([0.1, 0.2, 0.0], dtype=torch.float64, device=device)
-        penalty = Penalty(model, strength, 2.0 * strength, intercept=False, symmetric=True)
-        adam = Adam(model.flat)
-        rate = torch.full((3, 1), 0.01, dtype=torch.float64, device=device)
-        totals = torch.zeros(2, 3, dtype=torch.float64, device=device)
-        features = as_features(problem.x, torch.float64, torch.device(device))
-        step = Step(model, features, penalty, adam, rate, totals, 16)
-        if captured:
-            step = make_step(step, [model.flat, *adam.moments(), totals])
-            assert isinstance(step, CapturedStep)
-        for of_rows, of_labels in zip(rows, labels, strict=True):
-            step(
-                of_rows.to(device),
-                of_labels.to(device),
-                torch.full((3, 16), 1 / 16, dtype=torch.float64, device=device),
-            )
-        results.append([tensor.cpu() for tensor in (model.flat, *adam.moments(), totals)])
-    for result in results[1:]:
-        torch.testing.assert_close(result, results[0], rtol=1e-8, atol=1e-10)
 
 
 @pytest.mark.skipif(

@@ -5,7 +5,6 @@ import pytest
 import scipy.sparse
 import torch
 
-from legendretron.accelerate.cuda.support import kernels_apply
 from legendretron.links import CompositeLink, SoftmaxLink
 from legendretron.training import LinearModel, Sample, as_features, train
 from legendretron.training import adam as adam_module
@@ -24,8 +23,6 @@ DTYPES = [(torch.float64, 1e-12), (torch.float32, 2e-5)]
 
 #: Strengths on weights and link of two runs, whether the bias is penalised, and whether classes are alike.
 PENALTIES = {
-    "none": ([0.0, 0.0], [0.0, 0.0], True, False),
-    "one strength": ([0.3, 0.3], [0.3, 0.3], True, False),
     "a strength a run": ([0.3, 0.0], [0.3, 0.0], True, False),
     "parts": ([0.3, 0.1], [0.0, 0.7], False, False),
     "symmetric": ([0.3, 0.1], [0.2, 0.7], True, True),
@@ -78,7 +75,7 @@ def test_adam_with_penalties(penalty, dtype, tolerance, d, k, link):
         torch.testing.assert_close(mine, other, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize(("shape", "steps"), [((1, 1), 9), ((3, 7), 30), ((2, 512), 9), ((2, 1025), 9), ((70, 3), 3)])
+@pytest.mark.parametrize(("shape", "steps"), [((3, 7), 30), ((2, 1025), 3)])
 def test_adam_is_torch_adam(shape, steps):
     ours, theirs = random(*shape), torch.nn.Parameter(random(*shape))
     adam, reference = optimiser(ours, True), torch.optim.Adam([theirs], lr=0.03)
@@ -149,7 +146,7 @@ ROWS = [[2, 0, 5, 1, 5, 5, 9], [7, 3, 1, 2, 2, 0, 0]]  # some of them more than 
     (1, 1),
     (70, 3),
     (11, 300),
-    *(pytest.param(*size, marks=pytest.mark.exhaustive) for size in ((90, 1), (150, 19), (6, 128), (5, 1100))),
+    *(pytest.param(*size, marks=pytest.mark.exhaustive) for size in ((150, 19), (5, 1100))),
 ])  # fmt: skip
 def test_sparse_products_and_gradients(d, k, dtype, tolerance, wide):
     x, csr = sparse_matrix(10, d, dtype, wide)
@@ -174,16 +171,6 @@ def test_sparse_arguments_of_any_layout():
     torch.testing.assert_close(sparse_product(*csr, rows, weight, bias), torch.baddbmm(bias, x[rows], weight))
     sparse_gradient(*csr, rows, dz, out)
     torch.testing.assert_close(out, x[rows].mT @ dz)
-
-
-def test_a_matrix_of_zeros():
-    features = as_features(scipy.sparse.csr_array((4, 3)), torch.float64, torch.device(DEVICE))
-    csr = features.starts, features.columns, features.values
-    rows, bias = torch.tensor([[0, 3]], device=DEVICE), random(1, 1, 2)
-    assert torch.equal(sparse_product(*csr, rows, random(1, 3, 2), bias), bias.expand(1, 2, 2))
-    out = torch.zeros(1, 3, 2, dtype=torch.float64, device=DEVICE)
-    sparse_gradient(*csr, rows, random(1, 2, 2), out)
-    assert not out.any()
 
 
 def choose(monkeypatch, kernels):
@@ -217,14 +204,6 @@ def test_training_with_kernels_equals_training_without(link, sparse, monkeypatch
     (plain_flat, plain_loss), (flat, loss) = trained
     assert torch.allclose(flat, plain_flat, rtol=1e-6, atol=1e-8)
     assert np.allclose(loss, plain_loss, rtol=1e-8)
-
-
-def test_chosen_by_device():
-    assert kernels_apply(torch.zeros(1, device=DEVICE)) == (DEVICE == "cuda")
-    assert not kernels_apply(torch.zeros(1, device=DEVICE, dtype=torch.bfloat16))
-    assert not kernels_apply(torch.zeros(1))
-    assert Adam(torch.zeros(2, 3, device=DEVICE)).fused == (DEVICE == "cuda")
-    assert not Adam(torch.zeros(3, 2, device=DEVICE).T).fused
 
 
 def test_gradients_in_any_order_only_if_allowed(monkeypatch):

@@ -8,7 +8,6 @@ import torch
 from legendretron.accelerate.cpu.support import has_numba
 from legendretron.training import as_features
 from legendretron.training.logistic import fit_logistic
-from legendretron.training.logistic_newton import Whitened
 from legendretron.training.logistic_objective import Objective
 from legendretron.training.products import Products
 
@@ -110,14 +109,3 @@ def test_the_hessian_of_some_rows_saves_iterations(monkeypatch):
     assert fast.converged.all()
     assert 2 * int(fast.n_iter) < int(plain.n_iter)
     torch.testing.assert_close(fast.weight, plain.weight, rtol=1e-4, atol=1e-4)
-
-
-def test_rows_without_weight_or_information_leave_a_metric_to_go_by():
-    features, labels, c, weights, _ = problem(40, 3, 3, 2, sparse=False, dtype=torch.float64)
-    which = torch.arange(0, 40, 4)
-    weights[which, 1] = 0.0
-    objective = Objective(features, labels, c, weights, torch.zeros(2, dtype=torch.float64), True, False)
-    metric = Whitened(objective, objective.flat(None, None), which)
-    direction = metric.direction(torch.ones(2, 8, dtype=torch.float64))
-    assert direction.isfinite().all()
-    assert (direction.sum(1) < 0).all()

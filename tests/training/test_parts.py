@@ -48,16 +48,9 @@ def test_history_becomes_a_data_frame():
     [
         (lambda columns: [columns], "history must be an object"),
         (lambda columns: {"epoch": []}, "history must have the fields epoch, .*, got epoch"),
-        (lambda columns: {**columns, "more": [1, 1]}, "history must have the fields epoch, "),
-        (
-            lambda columns: {**columns, "run": np.zeros(1, dtype=int)},
-            r"run must be values of int64 and of shape \(2\), got",
-        ),
+        (lambda columns: {**columns, "run": np.zeros(1, dtype=int)}, r"run must be values of int64 and of shape \(2\)"),
         (lambda columns: {**columns, "accuracy": [0.5, 0.5]}, "accuracy must be values of float64"),
-        (lambda columns: {**columns, "accuracy": np.array([True, False])}, "accuracy must be values of float64"),
-        (lambda columns: {**columns, "accuracy": np.ones((2, 1))}, "accuracy must be values of float64"),
         (lambda columns: {**columns, "epoch": np.array([1.5, 2])}, "epoch must be values of int64"),
-        (lambda columns: {**columns, "epoch": None}, "epoch must be values of int64"),
     ],
 )
 def test_a_history_is_rebuilt_from_columns_of_numbers_only(change, message):

@@ -64,17 +64,6 @@ def test_errors_between_folds():
     assert not HeldOut.of(FOLDS[:1], np.ones(7), True).between_folds  # nothing is between one
 
 
-def test_the_first_folds():
-    weight = np.arange(1.0, 8.0)
-    first = HeldOut.of(FOLDS, weight, True).first(2)
-    expected = HeldOut.of(FOLDS[:2], weight, True)
-    assert np.array_equal(first.row, expected.row)
-    assert np.allclose(first.weight, expected.weight)
-    assert first.between_folds
-    assert not HeldOut.of(FOLDS, weight, True).first(1).between_folds
-    assert np.allclose(HeldOut.of(FOLDS, weight, True).first(9).weight, weight / weight.sum())
-
-
 @pytest.mark.parametrize("bad", [np.inf, np.nan])
 def test_losses_that_are_none(bad):
     loss = LOSS.copy()

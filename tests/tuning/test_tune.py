@@ -1,6 +1,7 @@
 """The choice itself: along the path of logistic regression, among links, and between the two."""
 
 import dataclasses
+import functools
 import math
 import signal
 
@@ -11,7 +12,6 @@ import torch
 from sklearn.linear_model import LogisticRegression
 
 from legendretron import MultinomialLogisticClassifier
-from legendretron.links import CompositeLink, SoftmaxLink
 from legendretron.training import as_features
 from legendretron.training.progress import Progress
 from legendretron.tuning import link_search, logistic_path, tune
@@ -30,9 +30,7 @@ def chosen_rows(tuning):
     return [row for row in tuning.rows if row["chosen"]]
 
 
-@pytest.mark.parametrize(
-    "shape", [{"n": 60}, pytest.param({"n": 300}, marks=pytest.mark.exhaustive), {"n": 40, "d": 30}, {"c": 2}], ids=str
-)
+@pytest.mark.parametrize("shape", [{"n": 60}, {"n": 40, "d": 30}, {"c": 2}], ids=str)
 def test_the_path_ends_near_the_best_of_a_fine_grid(make_problem, shape):
     x, y = logistic_data(**shape)
     path = LogisticPath(make_problem(x, y))
@@ -87,11 +85,8 @@ def test_sparse_data_and_single_precision(make_problem):
     x, y = logistic_data()
     x = x * (x > -0.5)
     dense = make_problem(x, y)
-    for features in (
-        as_features(scipy.sparse.csr_array(x), torch.float64, torch.device("cpu")),
-        as_features(x, torch.float32, torch.device("cpu")),
-        as_features(scipy.sparse.csr_array(x), torch.float32, torch.device("cpu")),
-    ):
+    for form, dtype in ((scipy.sparse.csr_array, torch.float64), (np.asarray, torch.float32)):
+        features = as_features(form(x), dtype, torch.device("cpu"))
         other = dataclasses.replace(dense, features=features)
         found = [LogisticPath(problem).fit(0.01).losses for problem in (dense, other)]
         assert found[0] == pytest.approx(found[1], abs=1e-2)  # to the tolerance of the path
@@ -109,27 +104,6 @@ def test_logistic_regression_is_chosen_where_it_is_true(make_problem):
     assert (row["difference"], row["difference_error"]) == (0.0, 0.0)
     assert row["log_loss"] == min(r["log_loss"] for r in tuning.rows if r["steps"] is None)
     assert tuning.logistic.weight.shape == (3, 3, 2)
-
-
-@pytest.mark.exhaustive
-def test_a_learned_link_is_chosen_where_it_helps(make_problem):
-    x, y = bent_data()
-    problem = make_problem(
-        *(x, y),
-        steps=1600,
-        batch_size=64,
-        learning_rate=0.03,
-        make_link=lambda generator, dtype: CompositeLink(2, hidden=8, init="centred", generator=generator, dtype=dtype),
-    )
-    tuning = tune(problem, LINKS, logistic=True)
-    assert not tuning.chosen.is_logistic
-    (row,) = chosen_rows(tuning)
-    assert row["model"] == "learned link"
-    assert row["steps"] == 800  # after 400 that told candidates apart
-    assert row["difference"] < -row["difference_error"] < 0
-    assert row["log_loss"] < min(r["log_loss"] for r in tuning.rows if r["steps"] is None)
-    assert tuning.logistic is None
-    assert tuning.start.weight.shape == (2, 1)  # where training on all rows begins
 
 
 def test_stages_and_what_the_table_says(make_problem):
@@ -178,46 +152,28 @@ def test_without_folds_nothing_is_tried(make_problem):
     assert tune(problem, LINKS, logistic=True).rows == []
 
 
-def test_one_split(make_problem):
-    x, y = logistic_data()
-    problem = make_problem(x, y)
-    tuning = tune(dataclasses.replace(problem, folds=problem.folds[:1]), LINKS, logistic=True)
-    assert len(chosen_rows(tuning)) == 1
-    assert tuning.logistic is None or len(tuning.logistic.weight) == 1
+@pytest.mark.parametrize(("at", "in_path"), [(2, False), (6, False), (3, True)])
+def test_ctrl_c_ends_the_search(make_problem, monkeypatch, at, in_path):
+    """In a part of the training of links, or in an iteration of the path."""
+    pressed, fit = [], logistic_path.fit_logistic
 
-
-def press_ctrl_c(monkeypatch, at, in_path=False):
-    """Press Ctrl-C once: in a part of the training of links, or in an iteration of the path."""
-    pressed = []
-
-    def press():
+    def press(*_):
         pressed.append(True)
         if len(pressed) == at:
             signal.raise_signal(signal.SIGINT)
 
     if in_path:
-        fit = logistic_path.fit_logistic
-
-        def fit_and_press(*args, **settings):
-            return fit(*args, after_iteration=lambda *_: press(), **settings)
-
-        monkeypatch.setattr(logistic_path, "fit_logistic", fit_and_press)
+        pressing = functools.partial(fit, after_iteration=press)
+        monkeypatch.setattr(logistic_path, "fit_logistic", pressing)
     else:
-        monkeypatch.setattr(Progress, "update", lambda *_: press())
-    return pressed
-
-
-@pytest.mark.parametrize(("at", "in_path"), [(2, False), (6, False), (3, True)])
-def test_ctrl_c_ends_the_search(make_problem, monkeypatch, at, in_path):
-    x, y = bent_data(n=200)
-    pressed = press_ctrl_c(monkeypatch, at, in_path=in_path)
+        monkeypatch.setattr(Progress, "update", press)
     with pytest.raises(KeyboardInterrupt):
-        tune(make_problem(x, y), LINKS, logistic=True)
+        tune(make_problem(*bent_data(n=200)), LINKS, logistic=True)
     assert len(pressed) == at
 
 
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("cv", [2, 3])
+@pytest.mark.parametrize("cv", [2])
 def test_candidates_that_diverge_are_passed_over(make_problem, cv):
     x, y = bent_data(n=120)
     problem = make_problem(x, y, cv=cv, learning_rate=1e30)
@@ -226,28 +182,8 @@ def test_candidates_that_diverge_are_passed_over(make_problem, cv):
     assert any(row["log_loss"] == math.inf for row in tuning.rows)
     alone = tune(problem, LINKS, logistic=False)
     assert len(chosen_rows(alone)) == 1
-    assert alone.to_frame()["log_loss"].notna().all()
-
-
-def test_one_candidate_that_diverges_does_not_take_the_others_with_it(make_problem):
-    x, y = bent_data(n=200)
-    tuning = tune(make_problem(x, y), [Candidate(1e30, 1e30), *LINKS[:2]], logistic=False)
-    assert tuning.chosen in LINKS[:2]
-
-
-def test_the_seed_decides(make_problem):
-    x, y = bent_data(n=150)
-    first, same, other = (tune(make_problem(x, y, seed=seed), LINKS[:4], logistic=True).rows for seed in (0, 0, 1))
-    assert first == same
-    assert first != other
-
-
-def test_a_link_without_parameters(make_problem):
-    x, y = logistic_data(n=80)
-    problem = make_problem(x, y, make_link=lambda generator, dtype: SoftmaxLink(3))
-    tuning = tune(problem, link_candidates(None, 0.0), logistic=False)
-    assert tuning.chosen.link_alpha == 0.0
-    assert len(chosen_rows(tuning)) == 1
+    some = tune(make_problem(x, y, cv=cv), [Candidate(1e30, 1e30), *LINKS[:2]], logistic=False)
+    assert some.chosen in LINKS[:2]
 
 
 def test_the_path_goes_on_where_the_loss_is_flat():
