@@ -169,9 +169,14 @@ def picture_bytes(draw: Callable[[], Any], suffix: str) -> bytes:
     return buffer.getvalue()
 
 
-def json_values(column: Any) -> list[Any]:
-    """Return the values of a column of a table: none where they are missing, dates and the like as text."""
-    return [
-        None if missing else value if isinstance(value, str | bool | int | float) else str(value)
-        for value, missing in zip(column.tolist(), column.isna(), strict=True)
-    ]
+def json_columns(frame: Any, kept: Any) -> dict[str, Any]:
+    """Return the columns of a result; of those that were kept, none where a value is missing, dates and the like as text."""
+
+    def plain(column: Any) -> list[Any]:
+        return [
+            None if missing else value if isinstance(value, str | bool | int | float) else str(value)
+            for value, missing in zip(column.tolist(), column.isna(), strict=True)
+        ]
+
+    as_text = () if kept is None else kept
+    return {name: plain(frame[name]) if name in as_text else frame[name].to_numpy() for name in frame}

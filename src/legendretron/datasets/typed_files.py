@@ -44,7 +44,13 @@ def typed_chunks(
             return
         # a line of JSON need not have all columns
         names = typed_header(path, kind) if kind == "jsonl" and rows is not None else None
-        for frame in _json_frames(file, rows) if kind == "jsonl" else _sheet_parts(_excel_frame(path, file, na), rows):
+        if kind == "jsonl":
+            frames = _json_frames(file, rows)
+        else:
+            sheet = _excel_frame(path, file, na)
+            step = rows or max(len(sheet), 1)
+            frames = (sheet[start : start + step] for start in range(0, max(len(sheet), 1), step))
+        for frame in frames:
             frame = frame.set_axis(clean_names(frame.columns), axis=1)
             frame = frame if names is None else frame.reindex(columns=names)
             known = [name for name in frame.columns if name in keep]
@@ -109,14 +115,6 @@ def _json_frames(file: Any, rows: int | None) -> Iterator[Any]:
                 return
             parts = [*frames]
     yield pandas.concat(parts, ignore_index=True) if len(parts) > 1 else next(iter(parts), pandas.DataFrame())
-
-
-def _sheet_parts(whole: Any, rows: int | None) -> Iterator[Any]:
-    if rows is None:
-        yield whole
-        return
-    for start in range(0, len(whole), rows):
-        yield whole[start : start + rows]
 
 
 def _excel_frame(path: Path, file: Any, na: Sequence[str], rows: int | None = None) -> Any:
