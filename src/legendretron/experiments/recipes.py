@@ -61,13 +61,7 @@ def fit_tuned(
     """Fit with the strength that has the lowest log-loss on held-out training rows of each split.
 
     Test rows and clean labels are never used: a split with noise is tuned on labels with noise.
-
-    Returns
-    -------
-    SplitResults
-        Fits on all training rows.
-    list of float
-        The strength of each.
+    Fits on all training rows are returned, and the strength of each.
     """
     runs, n = train_rows.shape
     inner = [train_test_split(np.arange(n), test_size=share, random_state=seed) for seed in seeds]

@@ -256,10 +256,7 @@ def forest(entries: Sequence[tuple[str, float, float, float, str]], label: str) 
 def heat_map(share: np.ndarray, names: Sequence[str], tips: Callable[[int, int], str], text: bool) -> Markup:
     """Return a confusion matrix: true classes from top to bottom, predicted ones from left to right.
 
-    Parameters
-    ----------
-    share : array of shape (C, C)
-        Of the rows of each true class; its square root is the opacity, so that rare mistakes are seen.
+    The square root of the share of a true class is the opacity, so that rare mistakes are seen.
     """
     n, longest = len(share), min(max(map(len, names)), 14)
     margin = 12 + longest * 6

@@ -136,13 +136,7 @@ def taken(X: Any, rows: Rows, n_given: int, what: str = "X") -> Any:
 
 
 def predicted(model: Any, X: Any, rows: Rows, what: str, known: Any = None) -> np.ndarray:
-    """Return log-probabilities of the rows, classes in the order of ``rows.classes``.
-
-    Parameters
-    ----------
-    known : array of shape (n_given, C), optional
-        Its log-probabilities of all rows that were given, if they are known.
-    """
+    """Return log-probabilities of the rows, classes in the order of ``rows.classes``; of all given rows they may be known."""
     check_is_fitted(model)
     if not hasattr(model, "predict_proba") or not hasattr(model, "classes_"):
         raise ValueError(f"{what} must be a classifier with predict_proba, got {type(model).__name__}.")

@@ -159,7 +159,7 @@ class ArrowSource(BlockSource):
     """
 
     def __init__(self, dataset: Any, reader: RecordReader, *, batch_rows: int = _BATCH_ROWS) -> None:
-        import_extra("pyarrow.dataset", "reading data sets", "cli")
+        partitions = import_extra("pyarrow.dataset", "reading data sets", "cli")
         if getattr(dataset, "_scan_options", {}).get("filter") is not None:
             raise ValueError(
                 "source must be a data set without a filter; write the rows that are wanted to files first."
@@ -172,7 +172,7 @@ class ArrowSource(BlockSource):
         first: tuple[Any, str] | None = None
         for file, fragment in enumerate(dataset.get_fragments()):
             place = _place(fragment, file)
-            constants = _partition(fragment)
+            constants = dict(partitions.get_partition_keys(fragment.partition_expression))
             if not _is_parquet(fragment):
                 self._blocks.append(_Block(file, fragment, None, 0, place, constants))
                 self.n_rows = None  # only counted by reading
@@ -251,11 +251,6 @@ def _is_parquet(fragment: Any) -> bool:
 def _place(fragment: Any, number: int) -> str:
     path = getattr(fragment, "path", None)
     return f"part {number} of the data set" if path is None else repr(str(path))
-
-
-def _partition(fragment: Any) -> dict[str, Any]:
-    dataset = import_extra("pyarrow.dataset", "reading data sets", "cli")
-    return dict(dataset.get_partition_keys(fragment.partition_expression))
 
 
 @contextmanager

@@ -102,17 +102,7 @@ _BLOCK_ROWS = 2**14
 
 
 class ArraySource(BlockSource):
-    """Rows of arrays, read in slices: of memory-mapped ones only these are in memory.
-
-    Parameters
-    ----------
-    X : array or sparse matrix of shape (n, d)
-        Features.
-    y : array of shape (n,), optional
-        Labels.
-    weight : array of shape (n,), optional
-        Weights.
-    """
+    """Rows of arrays, read in slices: of memory-mapped ones only these are in memory."""
 
     def __init__(self, X: Any, y: Any, weight: Any = None, *, block_rows: int = _BLOCK_ROWS) -> None:
         columns = getattr(X, "columns", None)

@@ -79,16 +79,18 @@ class Spool(BlockSource):
                 columns = dict(zip(records.schema.names, records.columns, strict=True))
                 rows = columns.pop("row").to_numpy()
                 labels, weight, faults = (columns.pop(name, None) for name in ("label", "weight", "fault"))
-                X = np.empty((len(rows), len(columns)), dtype=_dtype(columns))
+                single = all(str(column.type) == "float" for column in columns.values())
+                X = np.empty((len(rows), len(columns)), dtype=np.float32 if single else np.float64)
                 for place, column in enumerate(columns.values()):
                     X[:, place] = column.to_numpy()
+                found = [None] * len(rows) if faults is None else faults.to_pylist()
                 yield Batch(
                     X,
                     None if labels is None else self._typed(labels.to_numpy()),
                     None if weight is None else weight.to_numpy(),
                     rows,
                     origin,
-                    {} if faults is None else _by_row(rows, faults.to_pylist()),
+                    {number: fault for number, fault in zip(rows.tolist(), found, strict=True) if fault is not None},
                 )
 
     def _typed(self, places: np.ndarray) -> np.ndarray:
@@ -148,11 +150,3 @@ def _write(path: Path, batch: Batch, places: dict[Any, int]) -> None:
         columns["fault"] = arrow.array([batch.faults.get(number) for number in batch.row_numbers.tolist()])
     # compressing numbers, or looking for those that are alike, takes longer than reading all of them
     parquet.write_table(arrow.table(columns), path, compression="none", use_dictionary=False, write_statistics=False)
-
-
-def _dtype(columns: dict[str, Any]) -> Any:
-    return np.float32 if all(str(column.type) == "float" for column in columns.values()) else np.float64
-
-
-def _by_row(rows: np.ndarray, faults: list[str | None]) -> dict[int, str]:
-    return {number: fault for number, fault in zip(rows.tolist(), faults, strict=True) if fault is not None}

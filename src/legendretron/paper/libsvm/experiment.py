@@ -120,12 +120,7 @@ def fit_and_test(
 ) -> Outcome:
     """Train all runs of a batch side by side, with the penalty tuned if the settings say so, and test each.
 
-    Parameters
-    ----------
-    train, test : ndarray of shape (runs, n)
-        Rows of each run.
-    labels : ndarray of shape (runs, n)
-        Labels to train on.
+    ``train`` and ``test`` are rows of each run, ``(runs, n)``, and ``labels`` those to train on.
     """
     y, seeds = data.y, [run.seed for run in batch.runs]
     # second-order fits of one model after the other gain nothing from a GPU

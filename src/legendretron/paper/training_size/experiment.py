@@ -52,11 +52,6 @@ def recipe(model: str, dataset: str) -> dict[str, Any]:
 def subset_rows(n_rows: int, size: int, seed: int) -> np.ndarray:
     """Rows to train on: the first of a random order, so that a seed's smaller sets are subsets of its larger ones.
 
-    Raises
-    ------
-    ValueError
-        If there are fewer rows.
-
     Examples
     --------
     >>> subset_rows(10, 3, seed=0).tolist() == subset_rows(10, 5, seed=0)[:3].tolist()
