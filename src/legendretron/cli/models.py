@@ -13,7 +13,7 @@ import numpy as np
 
 from legendretron._internal.artifacts import read_kind
 from legendretron._internal.columns import quoted
-from legendretron._internal.extras import import_extra
+from legendretron._internal.extras import pandas
 from legendretron._internal.labels import label_text, similar_texts
 from legendretron.cli.left_out import LeftOut
 from legendretron.cli.options import LabelledTableOptions, wrong
@@ -193,7 +193,6 @@ def _ready(model: Model, table: Table) -> Table:
 
 def weights_of(table: Table, column: str) -> np.ndarray:
     """Return the weights of rows from a column that :func:`table_for` has kept."""
-    pandas = import_extra("pandas", "reading tables", "cli")
     kept = table.kept[column]
     numbers = pandas.to_numeric(kept, errors="coerce") if table.form is None else numbers_in(kept, table.form)
     weights = numbers.to_numpy(dtype=np.float64, na_value=np.nan)

@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from legendretron._internal.extras import import_extra
+from legendretron._internal.extras import arrow, import_extra, parquet
 from legendretron._internal.files import atomic_file, write_atomically
 from legendretron.cli.options import wrong
 
@@ -123,8 +123,6 @@ def frames_to(path: Path) -> Iterator[Callable[[Any], None]]:
 
             yield append_text
             return
-        arrow = import_extra("pyarrow", "writing Parquet", "cli")
-        parquet = import_extra("pyarrow.parquet", "writing Parquet", "cli")
         with ExitStack() as stack:
             writer: Any = None
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from legendretron._internal.extras import import_extra
+from legendretron._internal.extras import import_extra, pandas
 from legendretron.cli.command_options import PredictOptions
 from legendretron.cli.left_out import LeftOut
 from legendretron.cli.models import (
@@ -72,8 +72,6 @@ def predict(terminal: Terminal, options: PredictOptions) -> None:
 
 def _predictions(estimator: Model, table: Table, proba: bool, terminal: Terminal, watch: DriftWatch) -> Any:
     """Predictions for the rows of a table, after the columns to keep."""
-    import pandas
-
     numbers = np.empty(table.X.shape[0], dtype=np.intp)
     for rows, log_p in log_probability_parts(estimator, table, watch):
         numbers[rows] = log_p.argmax(1)

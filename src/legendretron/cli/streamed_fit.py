@@ -42,7 +42,7 @@ class EncodedSource(BlockSource):
         self, parts: TableParts, target: str, encoder: TableEncoder, *, skip_bad_rows: int = 0, **options: Any
     ) -> None:
         self._parts, self._target, self._options, self.encoder = parts, target, options, encoder
-        self._skips = skip_bad_rows > 0
+        self._skips, self.n_blocks = skip_bad_rows > 0, len(parts.files)
         self.left_out = LeftOut()
         for path in parts.files:
             for table in self._tables(path, {}):
@@ -56,11 +56,6 @@ class EncodedSource(BlockSource):
                     where = f", {table.place_of(min(words))}" if words else ""
                     raise ValueError(f"{str(path)!r}{where}: {error}") from error
         self.feature_names = tuple(encoder.get_feature_names_out())
-
-    @property
-    def n_blocks(self) -> int:
-        """Files: they are read from the beginning."""
-        return len(self._parts.files)
 
     def _tables(self, path: Path, faults: dict[int, str]) -> Iterator[Table]:
         one_file = TableParts((path,), self._parts.format)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from legendretron._internal.extras import import_extra
+from legendretron._internal.extras import pandas
 from legendretron.cli.command_options import THRESHOLD, SuspiciousOptions
 from legendretron.cli.label_noise import found_noise, noise_in_words
 from legendretron.cli.models import checked_features, labelled_table, linear_of, load_estimator
@@ -107,7 +107,6 @@ def suspicious_frame(
     After the columns to keep are the line of CSV or TSV, from 1 as in editors and in errors, and the number of the row,
     from 0 as in Python.
     """
-    pandas = import_extra("pandas", "listing suspicious rows", "cli")
     order = np.argsort(quality, kind="stable")
     places = order[quality[order] < threshold]
     lines = table.lines_of(places)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from legendretron._internal.arguments import check_choice
 from legendretron._internal.columns import check_names
-from legendretron._internal.extras import import_extra
+from legendretron._internal.extras import arrow, compute, pandas
 from legendretron._internal.parameters import spell
 from legendretron.datasets.clean_text import clean_frame, marks_for, type_text
 from legendretron.datasets.text_file import OtherEncodingError, TextFile, join_batches
@@ -167,8 +167,6 @@ def frame_chunks(
 
 def _typed(table: Any, form: TextForm, wanted: Wanted, *, find_codes: bool = False) -> FileRows:
     """Columns of text as what they mean; those to keep as they are written, where only an empty field is a gap."""
-    pandas = import_extra("pandas", "reading tables", "cli")
-    compute = import_extra("pyarrow.compute", "reading text", "cli")
     marks, as_text = marks_for(form, wanted.options.na), wanted.texts
     columns, kept = {}, {}
     written = table.columns[::-1]
@@ -183,7 +181,6 @@ def _typed(table: Any, form: TextForm, wanted: Wanted, *, find_codes: bool = Fal
 
 def _read_text(path: Path, kind: str, given: TextOptions) -> tuple[TextForm, Any]:
     """How a file turned out to be written, and its columns as text."""
-    arrow = import_extra("pyarrow", "reading text", "cli")
     try:
         file = TextFile.open(path, kind, given)
         schema = arrow.schema([(name, arrow.string()) for name in file.names])

@@ -14,6 +14,7 @@ import numpy as np
 
 from legendretron._internal.arguments import check_choice
 from legendretron._internal.columns import check_known, choose_names, quoted
+from legendretron._internal.extras import pandas
 from legendretron._internal.labels import label_text
 from legendretron._internal.numbers import marks_of
 from legendretron._internal.parameters import spell
@@ -166,12 +167,11 @@ def read_columns(
 
 def numbers_among(table: Table, besides: Sequence[str] = ()) -> list[str]:
     """Names of the features that are numbers, besides some."""
-    from pandas.api.types import infer_dtype, is_bool_dtype
 
     def is_number(column: Any) -> bool:
         if column.dtype == object:  # integers that are too long for 64 bits
-            return infer_dtype(column, skipna=True) in ("integer", "mixed-integer-float")
-        return _is_numeric(column.dtype) and not is_bool_dtype(column.dtype)
+            return pandas.api.types.infer_dtype(column, skipna=True) in ("integer", "mixed-integer-float")
+        return _is_numeric(column.dtype) and not pandas.api.types.is_bool_dtype(column.dtype)
 
     return [name for name in table.X.columns if name not in besides and is_number(table.X[name])]
 
@@ -356,9 +356,8 @@ def _numbers(table: Table) -> Any:
 
 
 def _is_numeric(dtype: Any) -> bool:
-    from pandas.api.types import is_bool_dtype, is_complex_dtype, is_numeric_dtype
-
-    return is_bool_dtype(dtype) or (is_numeric_dtype(dtype) and not is_complex_dtype(dtype))
+    types = pandas.api.types
+    return types.is_bool_dtype(dtype) or (types.is_numeric_dtype(dtype) and not types.is_complex_dtype(dtype))
 
 
 def _check_gaps(table: Table) -> None:
@@ -377,8 +376,6 @@ def _check_gaps(table: Table) -> None:
 
 def _first_text(column: Any) -> tuple[str, int]:
     """The first value of a column that is not a number, and its row."""
-    import pandas
-
     present = column.notna().to_numpy()
     values = column.astype(object).astype(str)
     words = present & pandas.to_numeric(values, errors="coerce").isna().to_numpy()

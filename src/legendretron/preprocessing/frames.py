@@ -9,12 +9,11 @@ import numpy as np
 import scipy.sparse
 from sklearn.utils.validation import check_array
 
-from legendretron._internal.extras import import_extra
+from legendretron._internal.extras import pandas
 
 
 def as_frame(X: Any, fitted: Any = None, optional: Collection[str] = ()) -> tuple[Any, np.ndarray | None]:
     """Return a table as a data frame, and the names of its columns if it came with names."""
-    pandas = import_extra("pandas", "encoding a table", "cli")
     if type(X).__module__.split(".")[0] == "pyarrow" and hasattr(X, "to_pandas"):
         X = X.to_pandas()
     elif hasattr(X, "iloc") and not hasattr(X, "columns"):

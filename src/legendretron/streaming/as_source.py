@@ -114,14 +114,10 @@ class ArraySource(BlockSource):
         shape = np.shape(X)
         if len(shape) != 2:
             raise ValueError(f"X must be of shape (n, d), got {shape}.")
+        self.n_blocks = -(-int(shape[0]) // block_rows)
         for name, part in (("y", self.y), ("sample_weight", self.weight)):
             if part is not None and part.shape != (shape[0],):
                 raise ValueError(f"{name} must be of shape ({shape[0]},), one entry for each row, got {part.shape}.")
-
-    @property
-    def n_blocks(self) -> int:
-        """Number of slices."""
-        return -(-int(self.X.shape[0]) // self.block_rows)
 
     def read_block(self, block: int) -> Iterator[Batch]:
         """One slice."""

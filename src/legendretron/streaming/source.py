@@ -138,14 +138,10 @@ class BlockSource(ABC):
     6
     """
 
+    n_blocks: int  #: number of blocks
     feature_names: tuple[str, ...] | None = None
     #: Blocks that are read in turn in a shuffled pass: rows of one block, often alike, do not all come after each other.
     at_once = 8
-
-    @property
-    @abstractmethod
-    def n_blocks(self) -> int:
-        """Number of blocks."""
 
     @abstractmethod
     def read_block(self, block: int) -> Iterator[Batch]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from legendretron._internal.extras import import_extra
+from legendretron._internal.extras import arrow, parquet
 from legendretron._internal.labels import missing_labels
 from legendretron.streaming.read_ahead import read_ahead
 from legendretron.streaming.source import Batch, BlockSource, Source
@@ -55,6 +55,7 @@ class Spool(BlockSource):
                 path = Path(folder, f"{len(self._files):06}.parquet")
                 _write(path, batch, places)
                 self._files.append((path, batch.origin))
+            self.n_blocks = len(self._files)
             self._labels = type_labels(list(places)) if places else np.empty(0)
         except BaseException as error:
             self.close()
@@ -65,14 +66,8 @@ class Spool(BlockSource):
                 ) from error
             raise
 
-    @property
-    def n_blocks(self) -> int:
-        """Files."""
-        return len(self._files)
-
     def read_block(self, block: int) -> Iterator[Batch]:
         """One file, in batches."""
-        parquet = import_extra("pyarrow.parquet", "reading temporary files", "cli")
         path, origin = self._files[block]
         with parquet.ParquetFile(path, pre_buffer=False) as file:
             for records in file.iter_batches(_BATCH_ROWS, use_threads=False):
@@ -135,8 +130,6 @@ def _join_batches(batches: list[Batch]) -> Batch:
 
 def _write(path: Path, batch: Batch, places: dict[Any, int]) -> None:
     """Write a batch, with the places of its labels among all, to which new ones are added."""
-    arrow = import_extra("pyarrow", "writing temporary files", "cli")
-    parquet = import_extra("pyarrow.parquet", "writing temporary files", "cli")
     columns = {str(place): arrow.array(column) for place, column in enumerate(np.ascontiguousarray(batch.X.T))}
     columns["row"] = arrow.array(batch.row_numbers)
     if batch.y is not None:
