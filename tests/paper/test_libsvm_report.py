@@ -1,16 +1,14 @@
 """The table's statistics and rendering, on records whose answers are known."""
 
 import csv
-from importlib.resources import files
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from legendretron.experiments.rendering import read_csv
 from legendretron.experiments.statistics import welch_from_means
 from legendretron.paper import EXPERIMENTS
-from legendretron.paper.libsvm.report import DEFAULT, comparison, markdown, published_accuracies
+from legendretron.paper.libsvm.report import DEFAULT, comparison, markdown, published_accuracies, published_better
 from tests.paper.made_up import write_records
 
 
@@ -117,11 +115,10 @@ def test_published_numbers_agree_with_the_papers_own_verdicts():
 
     Vowel at 50 % has p = 0.015 in a two-sided test. (One-sided it would be bold, but then so would be glass at 0 %.)
     """
-    table, names = published_accuracies(), {"LT": "LegendreTron", "MLR": "logistic regression", "": ""}
+    table, better = published_accuracies(), published_better()
     assert len(table) == 90
     differ = []
-    for row in read_csv(files("legendretron.paper.libsvm") / "published.csv"):
-        dataset, noise, said = row["dataset"], float(row["eta"]), names[row["better_at_99"]]
+    for (dataset, noise), said in better.items():
         learned, plain = table[dataset, noise, "LegendreTron"], table[dataset, noise, "logistic regression"]
         p = welch_from_means(learned, plain)
         ours = "" if p >= 0.01 else "LegendreTron" if learned.value > plain.value else "logistic regression"

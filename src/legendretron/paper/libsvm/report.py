@@ -53,6 +53,12 @@ def published_accuracies() -> dict[tuple[str, float, str], Mean]:
     }
 
 
+def published_better() -> dict[tuple[str, float], str]:
+    """Which model the paper prints in bold, better at 99 %, by data set and noise level; empty for none."""
+    names = {"LT": PAPERS[0], "MLR": PAPERS[1], "": ""}
+    return {(row["dataset"], float(row["eta"])): names[row["better_at_99"]] for row in read_csv(_PUBLISHED)}
+
+
 def comparison(records: Sequence[Record]) -> list[dict[str, Any]]:
     """One row for each data set and noise level: our means, the paper's, their difference, and the tests.
 
