@@ -264,9 +264,9 @@ def test_axes_that_an_experiment_does_not_have_are_refused(name):
 
 
 def test_a_run_that_diverges_fails_its_batch_and_no_other(data_folder, tmp_path, monkeypatch):
-    import legendretron.paper.libsvm.experiment as table_module
+    from legendretron.experiments import recipes
 
-    whole = table_module.fit_whole
+    whole = recipes.fit_whole
 
     def diverging(*arguments):
         fitted = whole(*arguments)
@@ -274,7 +274,7 @@ def test_a_run_that_diverges_fails_its_batch_and_no_other(data_folder, tmp_path,
             fitted.model.flat[1] = float("nan")
         return fitted
 
-    monkeypatch.setattr(table_module, "fit_whole", diverging)
+    monkeypatch.setattr(recipes, "fit_whole", diverging)
     state = sweep(small(datasets=("iris", "wine"), models=PAPERS[:1]), tmp_path, Resources(data_folder))
     ((batch, why),) = state.failed
     assert batch.dataset == "iris"

@@ -37,8 +37,8 @@ def resources(tmp_path, monkeypatch):
     return Resources(tmp_path / "data")
 
 
-def problem(resources, name="MNIST, class 0", **varying):
-    run = Run(name, "GLMTron", **{"noise": 0.0, "size": None, "seed": 0, **varying})
+def problem(resources, name="MNIST, class 0"):
+    run = Run(name, "GLMTron", noise=0.0, size=None, seed=0)
     return load_problem(Batch("table_auc", name, "GLMTron", {}, "complete", (run,)), resources)
 
 
@@ -126,12 +126,6 @@ def test_a_subset_is_refused_in_one_line(tmp_path):
     assert "all 60,000 training and 10,000 test images of mnist" in message
     assert "\n" not in message
     assert read_records(tmp_path) == []
-
-
-@pytest.mark.parametrize("varying", [{"noise": 0.2}, {"size": 100}])
-def test_noise_and_sizes_are_refused(resources, varying):
-    with pytest.raises(ValueError, match="noise and sizes are not for table_auc"):
-        problem(resources, **varying)
 
 
 def record_of(model, auc, seed=0, dataset="MNIST, class 0"):

@@ -151,3 +151,21 @@ def chosen_strengths(estimator: BaseEstimator) -> dict[str, Any]:
         number = None if value is None else float(value)
         chosen[name] = "inf" if number == float("inf") else number
     return chosen
+
+
+def fit_recipe(
+    recipe: Mapping[str, Any],
+    device: str,
+    X: object,
+    y: np.ndarray,
+    train_rows: np.ndarray,
+    seeds: Sequence[int],
+    train_labels: np.ndarray | None = None,
+) -> tuple[SplitResults, list[dict[str, Any]]]:
+    """Fit by a recipe, all runs side by side; also return, of each run, the strength that was tuned if the recipe says so."""
+    estimator = make_estimator(recipe, device=device)
+    labels = y[train_rows] if train_labels is None else train_labels
+    if tuning := recipe.get("tuning"):
+        fitted, chosen = fit_tuned(estimator, X, y, train_rows, seeds, labels, tuning["strengths"], tuning["share"])
+        return fitted, [{"alpha": alpha} for alpha in chosen]
+    return fit_whole(estimator, X, y, train_rows, list(seeds), labels), [{} for _ in seeds]

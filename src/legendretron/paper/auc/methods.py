@@ -57,12 +57,6 @@ class BinaryImages:
 
 def load_problem(batch: Batch, resources: Resources) -> BinaryImages:
     """Load a batch's problem, one of :data:`PROBLEMS`, from the folder of data or from the cache."""
-    for run in batch.runs:
-        if run.noise or run.size is not None:
-            raise ValueError(
-                f"noise and sizes are not for {batch.experiment}, which is about all training images and their own labels; "
-                f"got noise {run.noise:g} and size {run.size}. Leave both out."
-            )
     source, positive = PROBLEMS[batch.dataset]
     images = load_images(source, resources.data)
     X, X_test = np.split(paper_data.pixel_features(source, images), [len(images.train_images)])

@@ -17,8 +17,7 @@ from legendretron.estimators.splits import SeparateSplits, SplitResults
 from legendretron.experiments.experiment import Batch, Experiment, Outcome, Resources, Run
 from legendretron.experiments.recipes import (
     chosen_strengths,
-    fit_tuned,
-    fit_whole,
+    fit_recipe,
     make_estimator,
     make_recipe,
     unconverged_allowed,
@@ -125,19 +124,14 @@ def fit_and_test(
     y, seeds = data.y, [run.seed for run in batch.runs]
     # second-order fits of one model after the other gain nothing from a GPU
     device = "cpu" if batch.settings.get("solver") == "lbfgs" or batch.model == DEFAULT else resources.device
-    estimator = make_estimator(batch.settings, device=device)
-    further: list[dict[str, Any]] = [{} for _ in seeds]
     fitted: SplitResults | SeparateSplits
-    if tuning := batch.settings.get("tuning"):
-        fitted, chosen = fit_tuned(estimator, data.X, y, train, seeds, labels, tuning["strengths"], tuning["share"])
-        further = [{"alpha": alpha} for alpha in chosen]
-    elif batch.model == DEFAULT:
+    if batch.model == DEFAULT:
         with unconverged_allowed():
-            fitted = fit_splits(estimator, data.X, y, train, seeds, labels)
+            fitted = fit_splits(make_estimator(batch.settings, device=device), data.X, y, train, seeds, labels)
         assert isinstance(fitted, SeparateSplits)
         further = [chosen_strengths(own) for own in fitted.estimators]
     else:
-        fitted = fit_whole(estimator, data.X, y, train, seeds, labels)
+        fitted, further = fit_recipe(batch.settings, device, data.X, y, train, seeds, labels)
     log_loss, accuracy = fitted.evaluate(test)
     if bad := [run for run, loss in zip(batch.runs, log_loss, strict=True) if not np.isfinite(loss)]:
         which = ", ".join(f"seed {run.seed} at noise {run.noise:g}" for run in bad)
