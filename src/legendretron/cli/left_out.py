@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from legendretron._internal.columns import quoted
 from legendretron._internal.labels import label_text
 from legendretron.cli.terminal import Terminal
 from legendretron.datasets.tables import Table
@@ -39,7 +40,5 @@ class LeftOut:
         if self.incomplete:
             terminal.note(f"{self.incomplete:,} rows with missing values were left out")
         if vanished := sorted(self._lost - self._there):
-            named = ", ".join(map(repr, vanished[:8])) + (f" and {len(vanished) - 8} more" if len(vanished) > 8 else "")
-            terminal.warning(
-                f"all rows of {'class' if len(vanished) == 1 else 'classes'} {named} have missing values and were left out."
-            )
+            classes = f"{'class' if len(vanished) == 1 else 'classes'} {quoted(vanished)}"
+            terminal.warning(f"all rows of {classes} have missing values and were left out.")
