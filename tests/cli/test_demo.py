@@ -63,5 +63,5 @@ def test_logistic_regression_of_older_versions(monkeypatch):
             self.given = {"Cs": Cs, "scoring": scoring, "max_iter": max_iter}
 
     assert "use_legacy_attributes" not in inspect.signature(Older).parameters
-    monkeypatch.setattr(sklearn.linear_model, "LogisticRegressionCV", Older)
+    monkeypatch.setattr(demo, "LogisticRegressionCV", Older)
     assert demo._logistic()[-1].given == {"Cs": 10, "scoring": "neg_log_loss", "max_iter": 1000}

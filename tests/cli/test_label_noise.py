@@ -9,8 +9,9 @@ from sklearn.model_selection import StratifiedKFold
 
 from legendretron import LegendreTronClassifier, MultinomialLogisticClassifier
 from legendretron.cli.choice import choice_of
+from legendretron.cli.command_options import THRESHOLD
 from legendretron.cli.label_noise import noise_in_words
-from legendretron.cli.suspicious import FOLDS, THRESHOLD
+from legendretron.cli.suspicious import FOLDS
 from tests.cli.conftest import FIXED, make_iris
 
 KINDS = np.array(["setosa", "versicolor", "virginica"])

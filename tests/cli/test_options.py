@@ -5,15 +5,13 @@ import inspect
 import json
 import subprocess
 import sys
-from typing import get_type_hints
 
 import pytest
 
 from legendretron import LegendreCalibrator, LegendreTronClassifier, MultinomialLogisticClassifier
-from legendretron.cli.calibrate import CalibrateOptions, Input, Order
+from legendretron.cli.command_options import TABLES, Backend, CalibrateOptions, Input, Order
 from legendretron.cli.fit_options import EstimatorOptions
 from legendretron.cli.options import Format
-from legendretron.cli.reproduce import TABLES, Backend
 from legendretron.datasets.table_files import FORMATS
 from legendretron.experiments.backends import BACKENDS
 from legendretron.paper import EXPERIMENTS
@@ -47,11 +45,12 @@ def test_options_of_a_fit_are_parameters_of_the_estimators():
     learned, logistic = (
         inspect.signature(estimator).parameters for estimator in (LegendreTronClassifier, MultinomialLogisticClassifier)
     )
-    for name, annotation in get_type_hints(EstimatorOptions, include_extras=True).items():
-        told = annotation.__metadata__[0].help.rpartition("(default: ")[2]
+    for field in dataclasses.fields(EstimatorOptions):
+        name, shown = field.name, field.metadata["typer"].help
+        told = shown.rpartition("(default: ")[2]
         default = learned[name].default
         if default is None or default is False or name == "cv":
-            assert name == "cv" or "(default: " not in annotation.__metadata__[0].help
+            assert name == "cv" or "(default: " not in shown
             continue
         other = logistic[name].default if name in logistic else default
         text = str(default) if other == default else f"{default}; {'none' if other is None else other} for logistic"

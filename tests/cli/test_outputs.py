@@ -44,8 +44,12 @@ def another_name(path, how):
     return name
 
 
-@pytest.mark.parametrize("which", OUTPUTS)
-@pytest.mark.parametrize("how", ["the same", "relative", "with a dot", "symbolic link", "hard link", "linked folder"])
+HOW = ["relative", "with a dot", "symbolic link", "hard link", "linked folder"]
+
+
+@pytest.mark.parametrize(
+    ("which", "how"), [*((which, "the same") for which in OUTPUTS), *(("predict --out DATA", how) for how in HOW)]
+)
 def test_an_input_is_never_replaced(run, tables, tmp_path, monkeypatch, which, how):
     _, option, victim = which.split()
     monkeypatch.chdir(tmp_path)
@@ -83,23 +87,20 @@ def test_an_output_is_replaced(run, tables, tmp_path):
 KERNEL = pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="needs a folder that not even root may write to")
 
 
-@pytest.mark.parametrize(("out", "message"), [
-    ("file/m", "a part of its path is a file"),
-    ("file/folder/m", "a part of its path is a file"),
-    ("n" * 300, "too long"),
-    ("new/" + "n" * 300 + "/m", "too long"),
-    pytest.param("/proc/m", "nothing can be written to '/proc/m", marks=KERNEL),
-    pytest.param("/proc/self/m", "nothing can be written to '/proc/self/m", marks=KERNEL),
-    pytest.param("/proc/new/folder/m", "nothing can be written to '/proc/new/folder", marks=KERNEL),
-])  # fmt: skip
-@pytest.mark.parametrize("words", [
-    ["fit", "none.csv", "-t", "kind", "-o"],
-    ["fit", "none.csv", "-t", "kind", "-o", "m", "--seed", 0, "--checkpoint"],
-    ["predict", "none", "none.csv", "-o"],
-    ["evaluate", "none", "none.csv", "-t", "kind", "--plot"],
-    ["calibrate", "none", "none.csv", "-t", "kind", "-o"],
-    ["calibrate", "none.csv", "-t", "kind", "-o", "m", "--plot"],
-    ["suspicious", "none", "none.csv", "-t", "kind", "-o"],
+PREDICT = ["predict", "none", "none.csv", "-o"]
+
+
+@pytest.mark.parametrize(("words", "out", "message"), [
+    (["fit", "none.csv", "-t", "kind", "-o"], "file/m", "a part of its path is a file"),
+    (["fit", "none.csv", "-t", "kind", "-o", "m", "--seed", 0, "--checkpoint"], "n" * 300, "too long"),
+    (["evaluate", "none", "none.csv", "-t", "kind", "--plot"], "file/m", "a part of its path is a file"),
+    (["calibrate", "none", "none.csv", "-t", "kind", "-o"], "n" * 300, "too long"),
+    (["calibrate", "none.csv", "-t", "kind", "-o", "m", "--plot"], "file/m", "a part of its path is a file"),
+    (["suspicious", "none", "none.csv", "-t", "kind", "-o"], "n" * 300, "too long"),
+    (PREDICT, "file/folder/m", "a part of its path is a file"),
+    (PREDICT, "new/" + "n" * 300 + "/m", "too long"),
+    pytest.param(PREDICT, "/proc/self/m", "nothing can be written to '/proc/self/m", marks=KERNEL),
+    pytest.param(PREDICT, "/proc/new/folder/m", "nothing can be written to '/proc/new/folder", marks=KERNEL),
 ])  # fmt: skip
 def test_outputs_that_cannot_be(run, tmp_path, monkeypatch, words, out, message):
     """Told before any input is looked at: there is none."""

@@ -1,27 +1,14 @@
 """``legendretron reproduce`` and ``datasets``: what they say, and one clear line for everything that goes wrong."""
 
-import json
 import os
 
 import pytest
 from sklearn.datasets import dump_svmlight_file, load_iris
 from sklearn.preprocessing import minmax_scale
 
-from legendretron.cli import main
 from legendretron.experiments import read_records
 
-SMALL = [
-    "--seeds",
-    "2",
-    "--noise",
-    "0,0.2",
-    "--epochs",
-    "2",
-    "--model",
-    "LegendreTron",
-    "--model",
-    "logistic regression",
-]
+SMALL = ["--seeds", 2, "--noise", "0,0.2", "--epochs", 2, "--model", "LegendreTron", "--model", "logistic regression"]
 
 
 @pytest.fixture
@@ -34,27 +21,18 @@ def folder(tmp_path):
     return data
 
 
-def run(capsys, *words):
-    code = main([str(word) for word in words])
-    captured = capsys.readouterr()
-    return code, captured.out, captured.err
-
-
-def refused(capsys, *words, code=1):
+def refused(run, *words, code=1):
     """Run a command that must fail; its error, which is one line."""
-    found, _, err = run(capsys, "reproduce", *words)
-    assert found == code, err
-    errors = [line for line in err.splitlines() if line.startswith("error: ")]
-    assert len(errors) == 1
+    err = run("reproduce", *words, code=code).err
     assert "Traceback" not in err
-    return errors[0]
+    (error,) = [line for line in err.splitlines() if line.startswith("error: ")]
+    return error
 
 
-def test_a_table_from_one_command(capsys, folder, tmp_path):
+def test_a_table_from_one_command(run, folder, tmp_path):
     words = ["reproduce", "table_libsvm", "--data", folder, "--datasets", "iris", "--out", tmp_path / "out", *SMALL]
-    code, out, err = run(capsys, *words, "--json")
-    assert code == 0
-    answer = json.loads(out)
+    ran = run(*words, "--json")
+    answer, err = ran.json, ran.err
     assert answer["failed"] == []
     assert answer["experiments"]["table_libsvm"]["runs"] == 8
     assert "warning: 2 epochs: a trial, not the paper's recipe." in err
@@ -66,42 +44,35 @@ def test_a_table_from_one_command(capsys, folder, tmp_path):
         "legendretron reproduce table_libsvm --data DIR --datasets iris --seeds 2 --noise 0,0.2 --epochs 2 "
         "--model 'LegendreTron' --model 'logistic regression'"
     )
-    code, out, err = run(capsys, *words, "--quiet")
-    assert (code, err) == (0, "")
-    assert "8 of 8 done, 8 of them before" in out
+    ran = run(*words, "--quiet")
+    assert ran.err == ""
+    assert "8 of 8 done, 8 of them before" in ran.out
 
 
-def test_nothing_to_render(capsys, folder, tmp_path):
-    words = ["reproduce", "table_libsvm", "--data", str(folder), "--datasets", "iris", "--out", str(tmp_path / "none")]
-    assert main([*words, "--render-only"]) == 1
-    assert "there are no such results of table_libsvm" in capsys.readouterr().err
+def test_nothing_to_render(run, folder, tmp_path):
+    words = ["table_libsvm", "--data", folder, "--datasets", "iris", "--out", tmp_path / "none", "--render-only"]
+    assert "there are no such results of table_libsvm" in refused(run, *words)
     assert not (tmp_path / "none").exists()
 
 
-def test_other_versions_of_the_code_are_named(capsys, folder, tmp_path, monkeypatch):
-    words = ["reproduce", "table_libsvm", "--data", str(folder), "--datasets", "iris", "--seeds", "1", "--epochs", "1"]
-    words += ["--model", "logistic regression", "--noise", "0", "--out", str(tmp_path)]
+def test_other_versions_of_the_code_are_named(run, folder, tmp_path, monkeypatch):
+    words = ["reproduce", "table_libsvm", "--data", folder, "--datasets", "iris", "--seeds", 1, "--epochs", 1]
+    words += ["--model", "logistic regression", "--noise", 0, "--out", tmp_path]
     for commit, said in (("first", False), ("second", True), ("first", False)):
         monkeypatch.setenv("LEGENDRETRON_COMMIT", commit)
-        assert main(words) == 0
-        assert ("1 runs were done before by other versions of the code (first)" in capsys.readouterr().err) is said
+        assert ("1 runs were done before by other versions of the code (first)" in run(*words).err) is said
 
 
-def test_render_only_runs_nothing(capsys, folder, tmp_path):
+def test_render_only_runs_nothing(run, folder, tmp_path):
     words = ["reproduce", "table_libsvm", "--data", folder, "--datasets", "iris", "--out", tmp_path / "out", *SMALL]
-    assert run(capsys, *words)[0] == 0
-    more = [*words, "--seeds", "5", "--render-only", "--json"]
-    code, out, _ = run(capsys, *more)
-    assert code == 0
-    assert json.loads(out)["experiments"]["table_libsvm"]["asked"] == 20
-    assert json.loads(out)["experiments"]["table_libsvm"]["runs"] == 8
+    run(*words)
+    found = run(*words, "--seeds", "5", "--render-only", "--json").json["experiments"]["table_libsvm"]
+    assert (found["asked"], found["runs"]) == (20, 8)
 
 
-def test_unknown_table(capsys, tmp_path):
-    error = refused(capsys, "table_nine", "--out", tmp_path, code=2)
-    assert "there is no table 'table_nine'" in error
-    assert "table_libsvm" in error
-    assert "figure_training_size" in error
+def test_unknown_table(run, tmp_path):
+    error = refused(run, "table_nine", "--out", tmp_path, code=2)
+    assert "there is no table 'table_nine'; use one of table_auc, figure_training_size," in error
 
 
 @pytest.mark.parametrize(("words", "part"), [
@@ -115,10 +86,10 @@ def test_unknown_table(capsys, tmp_path):
     (["table_libsvm", "--address", "localhost:1"], "it is that of a Ray cluster"),
     (["table_libsvm", "--seeds", "100000000000000"], "10000"),
 ])  # fmt: skip
-def test_nonsense_is_refused(capsys, folder, tmp_path, words, part):
+def test_nonsense_is_refused(run, folder, tmp_path, words, part):
     data = [] if "--data" in words else ["--data", folder]
     names = [] if "--datasets" in words else ["--datasets", "iris"]
-    error = refused(capsys, *words, *data, *names, "--out", tmp_path / "out", code=2)
+    error = refused(run, *words, *data, *names, "--out", tmp_path / "out", code=2)
     assert part in error
     assert f"'{words[1]}'" in error
 
@@ -129,27 +100,23 @@ def test_nonsense_is_refused(capsys, folder, tmp_path, words, part):
     (["table_libsvm", "--backend", "slurm"], "--backend"),
     (["all", "--datasets", "iris"], "datasets can be given for one TABLE only"),
 ])  # fmt: skip
-def test_wrong_usage_is_refused(capsys, tmp_path, words, part):
-    assert part in refused(capsys, *words, "--out", tmp_path / "out", code=2)
+def test_wrong_usage_is_refused(run, tmp_path, words, part):
+    assert part in refused(run, *words, "--out", tmp_path / "out", code=2)
 
 
-def test_missing_data_are_named_with_shape_and_address(capsys, folder, tmp_path):
-    error = refused(
-        capsys, "table_libsvm", "--data", folder, "--datasets", "aloi,iris", "--out", tmp_path / "out", *SMALL
-    )
+def test_missing_data_are_named_with_shape_and_address(run, folder, tmp_path):
+    error = refused(run, "table_libsvm", "--data", folder, "--datasets", "aloi,iris", "--out", tmp_path / "out", *SMALL)
     assert "aloi (108,000 rows x 128 features, 1,000 classes) is missing" in error
     assert "https://" in error
     assert len(read_records(tmp_path / "out" / "table_libsvm")) == 8, "what is there was run all the same"
 
 
-def test_a_partial_failure_is_one_json_object(capsys, folder, tmp_path):
+def test_a_partial_failure_is_one_json_object(run, folder, tmp_path):
     words = ["table_libsvm", "--data", folder, "--datasets", "aloi,IRIS", "--out", tmp_path / "out", *SMALL, "--json"]
-    code, out, err = run(capsys, "reproduce", *words)
-    answer = json.loads(out)
-    assert code == 1
-    assert "aloi" in answer["error"]
-    assert answer["experiments"]["table_libsvm"]["runs"] == 8
-    assert err.count("error: ") == 1
+    ran = run("reproduce", *words, code=1)
+    assert "aloi" in ran.json["error"]
+    assert ran.json["experiments"]["table_libsvm"]["runs"] == 8
+    assert ran.err.count("error: ") == 1
 
 
 def test_names_with_commas():
@@ -163,23 +130,15 @@ def test_names_with_commas():
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/sys"), reason="needs a folder that not even root may write to")
-def test_read_only_folder(capsys, folder):
-    error = refused(capsys, "table_libsvm", "--data", folder, "--datasets", "iris", "--out", "/proc/sys/out", *SMALL)
+def test_read_only_folder(run, folder):
+    error = refused(run, "table_libsvm", "--data", folder, "--datasets", "iris", "--out", "/proc/sys/out", *SMALL)
     assert "/proc/sys" in error
 
 
-def test_datasets_are_listed(capsys, folder):
-    code, out, _ = run(capsys, "datasets", "--data", folder, "--json")
-    found = {entry["name"]: entry["state"] for entry in json.loads(out)["datasets"]}
-    assert code == 0
+def test_datasets_are_listed(run, folder):
+    found = {entry["name"]: entry["state"] for entry in run("datasets", "--data", folder, "--json").json["datasets"]}
     assert len(found) == 18
     assert (found["iris"], found["aloi"]) == ("complete", "missing")
-    code, out, _ = run(capsys, "datasets", "sector")
-    assert code == 0
-    assert "https://" in out
-    code, _, err = run(capsys, "datasets", "irs")
-    assert code == 2
-    assert "'NAME': there is no 'irs'; there are aloi, sector," in err
-    code, _, err = run(capsys, "datasets", "--data", folder / "none")
-    assert code == 2
-    assert "'--data': there is no folder" in err
+    assert "https://" in run("datasets", "sector").out
+    assert "'NAME': there is no 'irs'; there are aloi, sector," in run("datasets", "irs", code=2).error
+    assert "'--data': there is no folder" in run("datasets", "--data", folder / "none", code=2).error

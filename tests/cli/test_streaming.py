@@ -259,19 +259,8 @@ def test_a_word_among_numbers_with_a_decimal_comma(mixed, frame, run, tmp_path):
     lines = frame.to_csv(index=False, sep=";", decimal=",").splitlines()
     lines[100] = f"1,5;word;2,5;3;x{';red' if mixed else ''}"
     (tmp_path / "t.csv").write_text("\n".join(lines))
-    words = [
-        "fit",
-        tmp_path / "t.csv",
-        "-o",
-        tmp_path / "model",
-        "-t",
-        "kind",
-        *QUICK,
-        "--stream",
-        "--skip-bad-rows",
-        "1",
-    ]
-    ran = run(*words, "--json")
+    words = ["fit", tmp_path / "t.csv", "-o", tmp_path / "model", "-t", "kind", *QUICK, "--stream", "--json"]
+    ran = run(*words, "--skip-bad-rows", "1")
     assert (ran.json["rows_left_out"], ran.json["rows"]) == (1, N - 1)
     assert "column 'b' holds 'word', which is not a number, in row 99 (from 0)" in ran.err
 
@@ -349,19 +338,8 @@ def test_a_model_of_a_table_with_text_predicts_in_batches(kind, frame, run, tmp_
     mixed = frame.assign(colour=np.where(frame["a"] > 0, "red", "blue"))
     mixed.loc[5, "b"] = np.nan
     write(mixed, tmp_path / "mixed.csv")
-    run(
-        "fit",
-        tmp_path / "mixed.csv",
-        "-o",
-        tmp_path / "model",
-        "-t",
-        "kind",
-        *QUICK[:4],
-        "--link",
-        kind,
-        "--epochs",
-        "2",
-    )
+    words = ["fit", tmp_path / "mixed.csv", "-o", tmp_path / "model", "-t", "kind", *QUICK[:4], "--link", kind]
+    run(*words, "--epochs", "2")
     plain, streamed = (
         run("predict", tmp_path / "model", tmp_path / "mixed.csv", "--proba", *more).out for more in ([], ["--stream"])
     )

@@ -57,7 +57,7 @@ def test_a_table_is_opened_twice(tmp_path, monkeypatch):
     path = write(tmp_path, "code,a,y\n007,1.5,u\n010,NA,v\n")
     opened, plain = [], type(path).open
     monkeypatch.setattr(type(path), "open", lambda self, *how, **more: opened.append(self) or plain(self, *how, **more))
-    table = read_columns(path, "y", keep=["a"], features=["code", "a"], find_codes=True)
+    table = read_columns(path, "y", keep=["a"], features=["code", "a"], numeric=())
     assert len(opened) == 2
     assert table.X["code"].tolist() == ["007", "010"]
     assert table.kept["a"].tolist() == ["1.5", "NA"]

@@ -85,7 +85,7 @@ def test_command_line(written, tmp_path):
     (line,) = done.stdout.splitlines()  # of the first process alone
     found = json.loads(line)
     assert (found["processes"], found["class_parallel"], found["features"]) == (2, 2, 4)
-    assert (found["rows"], found["accuracy"], found["model"]) == (None, None, "legendretron")
+    assert (found["rows"], found["accuracy"], found["model"]) == (None, None, "linear")
     assert 0 < found["log_loss"] < 2
     assert LegendreTronClassifier.load(tmp_path / "model.safetensors").coef_.shape == (4, 4)
 

@@ -8,7 +8,7 @@ import torch
 
 import noisy_networks as benchmark
 from legendretron.experiments import Resources, read_records, render, sweep
-from tests.paper.made_up_images import write_images
+from tests.paper.made_up import write_images
 
 CHOSEN = ["generalised cross-entropy", "LegendreHead, learned rate", "LegendreHead, learned matrix"]
 SMALL = {"width": 2, "epochs": 1, "batch": 32}

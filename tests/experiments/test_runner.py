@@ -212,7 +212,9 @@ def test_narrowing_to_what_is_not_there(wrong, message):
 
 
 def test_a_run_that_diverges_fails_its_batch_and_no_other(data_folder, tmp_path, monkeypatch):
-    whole = table_module.fit_whole
+    from legendretron.experiments import recipes
+
+    whole = recipes.fit_whole
 
     def diverging(*arguments):
         fitted = whole(*arguments)
@@ -220,7 +222,7 @@ def test_a_run_that_diverges_fails_its_batch_and_no_other(data_folder, tmp_path,
             fitted.model.flat[1] = float("nan")
         return fitted
 
-    monkeypatch.setattr(table_module, "fit_whole", diverging)
+    monkeypatch.setattr(recipes, "fit_whole", diverging)
     state = sweep(small(datasets=("iris", "wine"), models=PAPERS[:1]), tmp_path, Resources(data_folder))
     ((batch, why),) = state.failed
     assert batch.dataset == "iris"

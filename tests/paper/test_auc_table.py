@@ -13,13 +13,9 @@ from legendretron.paper import EXPERIMENTS
 from legendretron.paper.auc.methods import METHODS, PROBLEMS, fit_method, load_problem, scores
 from legendretron.paper.auc.report import comparison, markdown, published_auc
 from legendretron.trons import GLMTronClassifier
-from tests.paper.made_up_images import TEST, TRAIN, write_images
+from tests.paper.made_up import TEST, TRAIN, write_images, write_records
 
 TABLE = EXPERIMENTS["table_auc"]
-
-
-def text_of(*arguments):
-    return "\n\n".join(markdown(*arguments))
 
 
 def short(model, problem):
@@ -41,8 +37,8 @@ def resources(tmp_path, monkeypatch):
     return Resources(tmp_path / "data")
 
 
-def problem(resources, name="MNIST, class 0", **varying):
-    run = Run(name, "GLMTron", **{"noise": 0.0, "size": None, "seed": 0, **varying})
+def problem(resources, name="MNIST, class 0"):
+    run = Run(name, "GLMTron", noise=0.0, size=None, seed=0)
     return load_problem(Batch("table_auc", name, "GLMTron", {}, "complete", (run,)), resources)
 
 
@@ -132,32 +128,11 @@ def test_a_subset_is_refused_in_one_line(tmp_path):
     assert read_records(tmp_path) == []
 
 
-@pytest.mark.parametrize("varying", [{"noise": 0.2}, {"size": 100}])
-def test_noise_and_sizes_are_refused(resources, varying):
-    with pytest.raises(ValueError, match="noise and sizes are not for table_auc"):
-        problem(resources, **varying)
-
-
 def record_of(model, auc, seed=0, dataset="MNIST, class 0"):
     measured = {"auc": auc, "brier": 0.01, "log_loss": 0.05, "cpu_seconds": 2.0, "n_iter": 9}
-    about = {
-        "command": "",
-        "trial": False,
-        "seconds": 1.0,
-        "batch_runs": 1,
-        "device": "cpu",
-        "threads": 1,
-        "commit": "",
-        "versions": {},
-    }
-    return {
-        "dataset": dataset,
-        "model": model,
-        "seed": seed,
-        "data": {"label": dataset, "train_rows": 60000},
-        **measured,
-        **about,
-    }
+    data = {"label": dataset, "train_rows": 60000}
+    (record,) = write_records("table_auc", dataset, {model: [0.0]}, data, **measured)
+    return {**record, "seed": seed}
 
 
 def test_differences_to_the_paper():
@@ -171,7 +146,7 @@ def test_differences_to_the_paper():
     rows = comparison(records)
     assert [row["difference"] for row in rows] == pytest.approx([98.4 - 94.6, 99.7 - 99.9, 98.1 - 99.2, 0.0])
     assert rows[1]["auc: standard error"] == pytest.approx(0.1)
-    text = text_of(rows, records)
+    text = "\n".join(markdown(rows, records))
     assert "| 99.70 ± 0.10 | -0.20 |" in text
     assert "| 98.40 | **+3.80** |" in text
     assert "| 98.10 | **-1.10** |" in text

@@ -22,7 +22,7 @@ from legendretron.trons import (
     SlIsotronClassifier,
 )
 from tests.given import GIVEN
-from tests.paper.made_up_images import write_images
+from tests.paper.made_up import write_images
 
 FIGURE = EXPERIMENTS["figure_proper_losses"]
 LEARNERS = {
@@ -33,10 +33,6 @@ LEARNERS = {
     "SlIsotron": SlIsotronClassifier(max_iter=10),
     "GLMTron": GLMTronClassifier(max_iter=10),
 }
-
-
-def text_of(*arguments):
-    return "\n\n".join(markdown(*arguments))
 
 
 @pytest.fixture(scope="module")
@@ -192,6 +188,8 @@ def test_from_images_to_the_picture(tmp_path):
             for name in ("factor", "probability", "loss_1", "loss_0"):
                 record.pop(name, None)
             record["falling_share"] = 0.031
-    assert "GP-Linkgistic on MNIST, class 0 (150 images), seed 0: what it learned falls on 3.1%" in text_of(records)
+    assert "GP-Linkgistic on MNIST, class 0 (150 images), seed 0: what it learned falls on 3.1%" in "\n".join(
+        markdown(records)
+    )
     without_note = FIGURE.report([record for record in records if "loss_1" in record], tmp_path)[2].read_bytes()
     assert FIGURE.report(records, tmp_path)[2].read_bytes() != without_note

@@ -42,6 +42,7 @@ def test_in_the_unit_of_the_sigmoid_curves_differ_in_shape_only(two):
     assert np.allclose(display.lines_["logistic"].get_ydata(), expit(display.z), atol=1e-6)
     assert np.abs(display.lines_["learned"].get_ydata() - expit(display.z)).max() > 0.01
     assert list(display.bands) == ["ISGP"]
+    assert len(display.ax_.collections) == 1
     low, high = display.bands["ISGP"]
     assert ((low <= display.curves["ISGP"]) & (display.curves["ISGP"] <= high)).all()
     assert display.ax_.get_legend().get_texts()[0].get_text() == "sigmoid"
@@ -123,24 +124,6 @@ def test_calibration_of_honest_and_of_boastful_predictions():
     curve = calibration_curve(y, p, n_bins=7)
     assert curve.count.sum() == 50_000
     assert len(curve.edges) == 8
-
-
-def test_link_picture_has_curves_and_a_band():
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(400, 2))
-    y = (X[:, 0] + 0.5 * rng.normal(size=400) > 0).astype(int)
-    models = {
-        "ISGP": ISGPLinkgisticClassifier(max_iter=3, random_state=0).fit(X, y),
-        "SlIsotron": SlIsotronClassifier(max_iter=10).fit(X, y),
-    }
-    z = np.linspace(-3, 3, 50)
-    display = LinkDisplay.from_estimator(models, z=z, unit="own")
-    lines = {line.get_label(): line for line in display.ax_.lines}
-    assert np.allclose(lines["SlIsotron"].get_ydata(), models["SlIsotron"].inverse_link(z))
-    low, high = display.bands["ISGP"]
-    assert ((low <= lines["ISGP"].get_ydata()) & (lines["ISGP"].get_ydata() <= high)).all()
-    assert "SlIsotron" not in display.bands
-    assert len(display.ax_.collections) == 1
 
 
 def test_link_picture_draws_every_curve_apart():

@@ -166,8 +166,6 @@ def test_integers_that_may_count_from_one_need_names():
 
 def test_errors_of_arguments_name_them():
     y, p = np.array([0, 1, 0, 1]), np.full((4, 2), 0.5)
-    with pytest.raises(ValueError, match="got 3 labels and 4 rows of 'model'"):
-        ReliabilityDisplay.from_predictions(y[:3], p)
     with pytest.raises(ValueError, match=r"n_bins is for strategy='binned', got n_bins=5 with strategy='smooth'"):
         ReliabilityDisplay.from_predictions(y, p, strategy="smooth", n_bins=5)
     with pytest.raises(ValueError, match="level is for strategy='smooth'"):

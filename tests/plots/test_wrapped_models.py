@@ -1,6 +1,5 @@
 """All displays draw models inside pipelines, searches and classifiers of tables."""
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -48,12 +47,6 @@ OF_THREE = {
     "triangle": lambda model, X, y: TriangleDisplay.from_estimator(model),
     "map": ProbabilityMapDisplay.from_estimator,
 }
-
-
-@pytest.fixture(autouse=True)
-def close_figures():
-    yield
-    plt.close("all")
 
 
 #: made of the others

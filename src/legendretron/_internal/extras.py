@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import importlib
 from types import ModuleType
+from typing import Any
 
-__all__ = ["import_extra"]
+__all__ = ["LazyExtra", "arrow", "arrow_datasets", "compute", "import_extra", "pandas", "parquet"]
 
 
 def import_extra(module: str, purpose: str, extra: str) -> ModuleType:
@@ -31,3 +32,27 @@ def import_extra(module: str, purpose: str, extra: str) -> ModuleType:
     except ImportError as error:
         library = module.partition(".")[0]
         raise ImportError(f"{purpose} needs {library}: pip install 'legendretron[{extra}]'.", name=library) from error
+
+
+class LazyExtra:
+    """A library of an extra that is imported where it is used, not before.
+
+    Examples
+    --------
+    >>> LazyExtra("no_such_library", "drawing", "plots").figure
+    Traceback (most recent call last):
+    ImportError: drawing needs no_such_library: pip install 'legendretron[plots]'.
+    """
+
+    def __init__(self, *needed: str) -> None:
+        self._needed = needed
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(import_extra(*self._needed), name)
+
+
+pandas = LazyExtra("pandas", "reading tables", "cli")
+arrow = LazyExtra("pyarrow", "reading tables", "cli")
+arrow_datasets = LazyExtra("pyarrow.dataset", "reading tables", "cli")
+compute = LazyExtra("pyarrow.compute", "reading tables", "cli")
+parquet = LazyExtra("pyarrow.parquet", "reading tables", "cli")

@@ -7,15 +7,17 @@ from typing import Annotated
 import typer
 
 from legendretron._internal.version import __version__
-from legendretron.cli.calibrate import calibrate
 from legendretron.cli.command import register, unwrapped
-from legendretron.cli.datasets import datasets
-from legendretron.cli.demo import demo
-from legendretron.cli.evaluate import evaluate
-from legendretron.cli.fit import fit
-from legendretron.cli.predict import predict
-from legendretron.cli.reproduce import reproduce
-from legendretron.cli.suspicious import suspicious
+from legendretron.cli.command_options import (
+    CalibrateOptions,
+    DatasetsOptions,
+    DemoOptions,
+    EvaluateOptions,
+    PredictOptions,
+    ReproduceOptions,
+    SuspiciousOptions,
+)
+from legendretron.cli.fit_options import FitOptions
 
 # shell completion would start Python at every press of the Tab key
 app = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
@@ -46,13 +48,13 @@ def legendretron(
 
 app.callback(invoke_without_command=True, help=unwrapped(legendretron.__doc__ or ""))(legendretron)
 
-# A command is a function in a file of its own, and a line here. Its file imports torch and the like inside functions only,
-# so that --help does not wait for them.
-register(app, fit)
-register(app, predict)
-register(app, evaluate)
-register(app, calibrate)
-register(app, suspicious)
-register(app, demo)
-register(app, reproduce)
-register(app, datasets)
+# A command is a function in a file of its name, which is imported when it is called, so that --help does not wait for torch
+# and the like; its options, and a line here.
+register(app, "fit", FitOptions)
+register(app, "predict", PredictOptions)
+register(app, "evaluate", EvaluateOptions)
+register(app, "calibrate", CalibrateOptions)
+register(app, "suspicious", SuspiciousOptions)
+register(app, "demo", DemoOptions)
+register(app, "reproduce", ReproduceOptions)
+register(app, "datasets", DatasetsOptions)

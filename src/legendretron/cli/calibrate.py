@@ -4,145 +4,48 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any
 
-import typer
+import numpy as np
+import torch
+from sklearn.base import clone
+from sklearn.frozen import FrozenEstimator
 
+from legendretron._internal.columns import quoted
 from legendretron._internal.extras import import_extra
+from legendretron._internal.labels import label_text
+from legendretron._internal.sklearn_compat import validate_parameters
+from legendretron.cli.command_options import CalibrateOptions
 from legendretron.cli.evaluate import draw_reliability, score_view
-from legendretron.cli.label_noise import NoNoise, noise_in_words, parse_calibration_noise
+from legendretron.cli.label_noise import noise_in_words
 from legendretron.cli.left_out import LeftOut
-from legendretron.cli.options import LabelledTableOptions, given, option, parse_number, wrong
+from legendretron.cli.models import (
+    features_for,
+    format_for,
+    is_model,
+    labelled_table,
+    load_estimator,
+    log_probabilities,
+    missing_target,
+    without_names,
+)
+from legendretron.cli.options import NoNoise, given, wrong
 from legendretron.cli.outputs import check_outputs, naming, write_output
+from legendretron.cli.predictions import read_predictions
 from legendretron.cli.terminal import Terminal, grid
+from legendretron.diagnostics.scores import scores_of
+from legendretron.estimators import LegendreCalibrator
+from legendretron.estimators.scores import ScoreReader
+from legendretron.links.noise_models import replaced_share
+from legendretron.preprocessing.drift import DriftWatch
 
-if TYPE_CHECKING:
-    import numpy as np
-
-    from legendretron.estimators import LegendreCalibrator
-
-Order = StrEnum("Order", ["any", "preserved"])
-Input = StrEnum("Input", ["auto", "proba", "logits"])
-
-_PANEL = "Calibration"
 #: A temperature that differs from 1 by less says nothing.
 _NEAR_ONE = 0.05
 
 
-@dataclass(kw_only=True)
-class CalibrateOptions(LabelledTableOptions):
-    """Options of ``calibrate``; those of calibration are parameters of LegendreCalibrator."""
-
-    model: Annotated[
-        Path,
-        typer.Argument(
-            metavar="MODEL|PREDICTIONS",
-            help="A file that 'legendretron fit' wrote; or, without DATA, a table of predictions of any other model (CSV, "
-            "TSV or Parquet): a column of probabilities or logits for each class, named as the class or p(class), and one "
-            "of labels.",
-            show_default=False,
-            readable=False,  # not a usage error: opening the file reports it
-        ),
-    ]
-    out: Annotated[Path, option("File for the calibrated model; an existing one is replaced.", "--out", "-o")]
-    data: Annotated[
-        Path | None,
-        typer.Argument(
-            metavar="DATA",
-            help="With MODEL: a table of rows that it was not fitted on, with its features and labels.",
-            show_default=False,
-            readable=False,
-        ),
-    ] = None
-    features: Annotated[
-        list[str] | None,
-        option(
-            "Column of PREDICTIONS for a class; repeat it for several. All that are named p(class) if not given, or "
-            "else all but the target.",
-            panel="Data",
-        ),
-    ] = None
-    drop: Annotated[
-        list[str] | None, option("Column of PREDICTIONS to leave out; repeat it for several.", panel="Data")
-    ] = None
-    input: Annotated[
-        Input | None,
-        option(
-            "What PREDICTIONS hold. auto: probabilities if no number is negative and all rows sum to 1, else logits.",
-            panel="Data",
-            default="auto",
-        ),
-    ] = None
-    order: Annotated[
-        Order,
-        option(
-            "any: the most accurate. preserved: the ranking of classes in a row, and so the prediction, never changes.",
-            panel=_PANEL,
-            show_default=True,
-        ),
-    ] = Order.any
-    strength: Annotated[
-        Any,
-        option(
-            "Penalty on all that is learned besides a temperature: larger is simpler. auto: several are tried on "
-            "held-out rows, and averaged. inf: only what all classes share.",
-            panel=_PANEL,
-            default="auto",
-            metavar="auto|NUMBER",
-            parser=parse_number,
-        ),
-    ] = "auto"
-    label_noise: Annotated[
-        Any,
-        option(
-            "Wrong labels: the model learns from labels as they are, and predicts true ones. symmetric: some are wrong "
-            "at random, how many is estimated. NUMBER: the share of wrong labels.",
-            panel=_PANEL,
-            default="none",
-            metavar="none|symmetric|NUMBER",
-            parser=parse_calibration_noise,
-        ),
-    ] = None
-    cv: Annotated[
-        int,
-        option(
-            "Number of parts, each held out once, to choose strengths, and to tell what calibration gains.",
-            panel=_PANEL,
-            show_default=True,
-            min=2,
-            max=1000,
-        ),
-    ] = 5
-    plot: Annotated[
-        Path | None,
-        option(
-            "File for a picture (.png, .svg or .pdf) of predicted against observed frequencies, before and after, on "
-            "held-out rows.",
-            panel="Output",
-        ),
-    ] = None
-
-
 def calibrate(terminal: Terminal, options: CalibrateOptions) -> None:
-    """Calibrate the probabilities of a finished model, on rows that it was not fitted on; a few hundred or more.
-
-    With MODEL and DATA, the file written holds the model and its calibration. With PREDICTIONS it holds the calibration
-    alone, and takes columns of the same names. 'legendretron predict' and 'legendretron evaluate' take both.
-
-    The summary tells the scores before and after on held-out rows: each part of the rows is scored by a calibration that was
-    fitted to the others. The file holds one that was fitted to all rows.
-    """
-    import numpy as np
-
-    from legendretron._internal.columns import quoted
-    from legendretron._internal.labels import label_text
-    from legendretron._internal.sklearn_compat import validate_parameters
-    from legendretron.cli.models import is_model
-    from legendretron.estimators import LegendreCalibrator
-
+    """See :class:`~legendretron.cli.command_options.CalibrateOptions`."""
     model, data, plot = options.model, options.data, options.plot
     inputs = {"PREDICTIONS": model} if data is None else {"MODEL": model, "DATA": data}
     check_outputs({"--out": options.out, "--plot": plot}, inputs)
@@ -181,9 +84,6 @@ def calibrate(terminal: Terminal, options: CalibrateOptions) -> None:
 
 def _predictions(terminal: Terminal, options: CalibrateOptions) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray]:
     """Scores with names and without, labels, and classes of a table of predictions."""
-    from legendretron.cli.models import format_for, missing_target
-    from legendretron.cli.predictions import read_predictions
-
     path, target = options.model, options.target
     kind = format_for(path, options.format)
     if kind == "libsvm":
@@ -206,11 +106,6 @@ def _of_model(
     terminal: Terminal, options: CalibrateOptions, data: Path
 ) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, Any]:
     """Features, probabilities, labels and classes of a table, and the model, frozen."""
-    import numpy as np
-    from sklearn.frozen import FrozenEstimator
-
-    from legendretron.cli.models import features_for, labelled_table, load_estimator, log_probabilities
-
     estimator = load_estimator(options.model)
     table, places = labelled_table(terminal, estimator, data, options, "which column holds the labels?")
     p = np.exp(log_probabilities(estimator, table)).astype(np.float64)
@@ -222,12 +117,6 @@ def _fit(
     calibrator: LegendreCalibrator, X: Any, scores: np.ndarray, y: np.ndarray, classes: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Fit to all rows, and return log-probabilities of labels as they are, before and after, of rows held out."""
-    import numpy as np
-    from sklearn.base import clone
-
-    from legendretron.cli.models import without_names
-    from legendretron.preprocessing.drift import DriftWatch
-
     with without_names(), DriftWatch():  # what there is to say was said when scores were computed
         if calibrator.estimator is None:
             calibrator.set_params(classes=classes)
@@ -246,20 +135,12 @@ def _fit(
 
 def _uncalibrated(calibrator: LegendreCalibrator, scores: np.ndarray) -> np.ndarray:
     """Log-probabilities of the scores themselves; probabilities of 0 count as a calibrator counts them."""
-    import torch
-
-    from legendretron.estimators.scores import ScoreReader
-
     log_p: np.ndarray = ScoreReader(calibrator._form)(torch.as_tensor(scores)).log_softmax(1).numpy()
     return log_p
 
 
 def _observed(calibrator: LegendreCalibrator, log_p: np.ndarray) -> np.ndarray:
     """Log-probabilities of labels as they are, some of them wrong."""
-    import numpy as np
-
-    from legendretron.links.noise_models import replaced_share
-
     n_classes = log_p.shape[1]
     if calibrator.noise_rate_ == 0.0:
         return log_p
@@ -277,10 +158,6 @@ def _tell(
     more: dict[str, Any],
 ) -> None:
     """Draw the picture, and print the summary."""
-    import numpy as np
-
-    from legendretron.diagnostics.scores import scores_of
-
     numbers = np.searchsorted(calibrator.classes_, y)
     scores = {"before": scores_of(numbers, before), "after": scores_of(numbers, after)}
     noise = None
@@ -321,8 +198,6 @@ def _tell(
 
 def _choice(calibrator: LegendreCalibrator) -> dict[str, Any]:
     """Return what the weights of the candidates are, in numbers and in words."""
-    import numpy as np
-
     tried = calibrator.cv_results_
     by_class, shape = np.isfinite(tried["strength"]), tried["shape"].astype(bool)
     shares = {

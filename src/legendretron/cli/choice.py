@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from legendretron.cli.outputs import PICTURES, frame_bytes, picture_bytes, write_output
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from legendretron.estimators.base import LinearLinkClassifier
+from legendretron.estimators.base import LinearLinkClassifier
 
 
 def choice_of(estimator: LinearLinkClassifier) -> dict[str, Any]:
@@ -98,3 +97,16 @@ class FitScores(NamedTuple):
     left_out: int
     counts: np.ndarray | None = None  #: rows of each class
     unlabelled: int = 0  #: how many of those left out have no label
+
+    @classmethod
+    def of(
+        cls, parts: Iterable[tuple[np.ndarray, np.ndarray]], n_classes: int, incomplete: int, unlabelled: int
+    ) -> FitScores:
+        """Score parts of the rows: labels as places of classes, and log-probabilities."""
+        loss, hits, counts = 0.0, 0, np.zeros(n_classes, dtype=np.int64)
+        for places, log_p in parts:
+            loss -= float(log_p[np.arange(len(places)), places].sum(dtype=np.float64))
+            hits += int((log_p.argmax(1) == places).sum())
+            counts += np.bincount(places, minlength=n_classes)
+        rows = int(counts.sum())
+        return cls(rows, loss / rows, hits / rows, incomplete + unlabelled, counts, unlabelled)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from legendretron._internal.labels import similar_words
 from legendretron.cli.errors import one_line
 from legendretron.cli.options import wrong
 from legendretron.cli.terminal import Terminal, grid
@@ -32,8 +33,6 @@ def check_named(option: str, columns: Sequence[str], table: Table) -> None:
 
 def warn_of_similar_labels(classes: Any, path: Path, target: str | None, terminal: Terminal) -> None:
     """Warn of classes that differ only by case or white space."""
-    from legendretron._internal.labels import similar_words
-
     place = "the labels" if target is None else f"target column {target!r}"
     if words := similar_words(classes, f"{place} of {str(path)!r} has labels"):
         terminal.warning(f"{words} Write them alike if they are the same.")

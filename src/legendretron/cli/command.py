@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
+import importlib
 import inspect
 import shlex
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
@@ -17,40 +17,39 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from legendretron._internal.parameters import ParameterError, spelling
-from legendretron.cli.options import option, option_names, wrong
+from legendretron.cli.options import declarations, option_names, output_option, wrong
 from legendretron.cli.terminal import Terminal
 
 _SHARED = {
-    "json": option("Print the result as one JSON object.", "--json", panel="Output", show_default=True),
-    "quiet": option("No notes, warnings or progress.", "--quiet", "-q", panel="Output", show_default=True),
-    "debug": option("Show the traceback of an error.", "--debug", panel="Output"),
+    "json": output_option("Print the result as one JSON object.", "--json", value=False, show_default=True),
+    "quiet": output_option("No notes, warnings or progress.", "--quiet", "-q", value=False, show_default=True),
+    "debug": output_option("Show the traceback of an error.", "--debug", value=False),
 }
 #: What parameters of the library are called on the command line, those of all commands.
 _OPTIONS = {"X": "the data"}
 
 
-def register(app: typer.Typer, function: Callable[..., None]) -> None:
-    """Add a function to an app as a command.
+def register(app: typer.Typer, name: str, kind: type[Any]) -> None:
+    """Add the function ``name`` of the file of this name to an app as a command, whose options are the fields of ``kind``.
 
-    The function takes a :class:`~legendretron.cli.terminal.Terminal`, through which it writes all output, and ``options``,
-    an object of a dataclass: its fields are the options and arguments of the command. It raises on errors, which
-    :func:`legendretron.cli.errors.run` turns into a line and an exit code. Its docstring is the help text.
+    The function takes a :class:`~legendretron.cli.terminal.Terminal`, through which it writes all output, and options. It
+    raises on errors, which :func:`legendretron.cli.errors.run` turns into a line and an exit code. Its file is imported when
+    it is called. The docstring of ``kind`` is the help.
     """
-    kind = get_type_hints(function)["options"]
-    hints, called = get_type_hints(kind, include_extras=True), option_names(kind)
-    for name, text in called.items():
-        _OPTIONS.setdefault(name, text)
+    hints, called = get_type_hints(kind), option_names(kind)
+    for field, text in called.items():
+        _OPTIONS.setdefault(field, text)
 
-    @functools.wraps(function)
     def command(*, json: bool, quiet: bool, debug: bool, **given: Any) -> None:
         import numpy as np
 
+        function = getattr(importlib.import_module(f"legendretron.cli.{name}"), name)
         terminal = Terminal(json=json, quiet=quiet)
         with (
             terminal.warnings_as_lines(),
             readable_data(given) as readable,
             np.printoptions(legacy="1.25"),  # numbers in messages without their types
-            spelling(lambda name: called.get(name, _OPTIONS.get(name)), _typed),
+            spelling(lambda field: called.get(field, _OPTIONS.get(field)), _typed),
         ):
             try:
                 function(terminal, kind(**readable))
@@ -59,21 +58,19 @@ def register(app: typer.Typer, function: Callable[..., None]) -> None:
                     raise ValueError(str(error)) from error
                 raise wrong(called[error.parameter], f"it {error.reason}") from error
 
-    defaults = {field.name: field.default for field in dataclasses.fields(kind)}
-    declared = {name: (hints[name], defaults[name]) for name in called}
-    declared |= {name: (Annotated[bool, shared], False) for name, shared in _SHARED.items()}
+    hints |= dict.fromkeys(_SHARED, bool)
     parameters = [
         inspect.Parameter(
-            name,
+            field,
             inspect.Parameter.KEYWORD_ONLY,
-            default=inspect.Parameter.empty if default is dataclasses.MISSING else default,
-            annotation=annotation,
+            default=inspect.Parameter.empty if declared.default is dataclasses.MISSING else declared.default,
+            annotation=Annotated[hints[field], declared.metadata["typer"]],
         )
-        for name, (annotation, default) in declared.items()
+        for field, declared in {**declarations(kind), **_SHARED}.items()
     ]
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    app.command(help=unwrapped(function.__doc__ or ""))(command)
+    app.command(name, help=unwrapped(kind.__doc__ or ""))(command)
 
 
 def _typed(option: str, value: object) -> str:

@@ -2,33 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from legendretron.cli.options import option, wrong
+from legendretron.cli.command_options import DatasetsOptions
+from legendretron.cli.options import wrong
 from legendretron.cli.terminal import Terminal, grid
-
-
-@dataclass(kw_only=True)
-class DatasetsOptions:
-    """Options of ``datasets``."""
-
-    name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="Show the details of this data set.", show_default=False)
-    ] = None
-    data: Annotated[Path | None, option("Folder to look in; the cache folder if not given.")] = None
+from legendretron.datasets import DATASETS, cache_folder, dataset_info, dataset_status
 
 
 def datasets(terminal: Terminal, options: DatasetsOptions) -> None:
-    """List the paper's data sets: which are available, which are missing, and how to get them.
-
-    Nothing is read or downloaded. 'legendretron reproduce' downloads what it needs unless a folder is given.
-    """
-    from legendretron.datasets import DATASETS, cache_folder, dataset_info, dataset_status
-
+    """See :class:`~legendretron.cli.command_options.DatasetsOptions`."""
     name, data = options.name, options.data
     folder = cache_folder() if data is None else data
     if data is not None and not data.expanduser().is_dir():

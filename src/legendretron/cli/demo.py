@@ -6,20 +6,25 @@ import dataclasses
 import inspect
 import time
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any
+
+import numpy as np
+from sklearn.datasets import load_breast_cancer, load_digits
+from sklearn.decomposition import PCA
+from sklearn.linear_model import LogisticRegressionCV
+from sklearn.model_selection import train_test_split
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from threadpoolctl import threadpool_limits  # a dependency of scikit-learn
 
 from legendretron._internal.extras import import_extra
 from legendretron.cli.choice import choice_of, draw_tuning
+from legendretron.cli.command_options import DemoOptions
 from legendretron.cli.evaluate import draw_reliability
-from legendretron.cli.options import option
 from legendretron.cli.outputs import check_writable, write_output
 from legendretron.cli.terminal import Terminal, grid
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from legendretron.estimators import LegendreTronClassifier
+from legendretron.diagnostics.scores import scores_of
+from legendretron.estimators import LegendreTronClassifier
 
 #: Numbers that are kept of each image; with all of them, planes separate the digits well.
 COMPONENTS = 5
@@ -63,19 +68,8 @@ class _Outcome:
         return f"{chosen}\nOn the test rows it is {verdict}: {', '.join(f'{a} instead of {b}' for a, b in pairs)}."
 
 
-@dataclass(kw_only=True)
-class DemoOptions:
-    """Options of ``demo``."""
-
-    out: Annotated[Path, option("Folder for the two pictures.", "--out", "-o", show_default=True)] = Path("demo_output")
-
-
 def demo(terminal: Terminal, options: DemoOptions) -> None:
-    """Compare LegendreTron with logistic regression: where it helps, and where it does not.
-
-    Takes half a minute on two cores, and needs no data of your own. Both choose their penalties themselves. Draws how far
-    the probabilities can be trusted, and the penalties that were tried.
-    """
+    """See :class:`~legendretron.cli.command_options.DemoOptions`."""
     import_extra("matplotlib", "drawing", "plots")
     reliability, tuning = options.out / "reliability.png", options.out / "tuning.png"
     for picture in (reliability, tuning):
@@ -100,19 +94,12 @@ def demo(terminal: Terminal, options: DemoOptions) -> None:
 
 def _compile(terminal: Terminal) -> None:
     """Train for a moment, so that the seconds in the tables are those of every fit but the first one."""
-    import numpy as np
-
-    from legendretron.estimators import LegendreTronClassifier
-
     terminal.note("getting ready: the first fit after the installation compiles code, which takes some seconds ...")
     X = np.random.default_rng(0).normal(size=(400, COMPONENTS))
     LegendreTronClassifier(max_epochs=1, random_state=0).fit(X, np.arange(400) % 10)
 
 
 def _digits() -> _Data:
-    from sklearn.datasets import load_digits
-    from sklearn.decomposition import PCA
-
     X, y = load_digits(return_X_y=True)
     X, X_test, y, y_test = _split(X, y)
     squeeze = PCA(COMPONENTS, random_state=0).fit(X)
@@ -125,8 +112,6 @@ def _digits() -> _Data:
 
 
 def _cancer() -> _Data:
-    from sklearn.datasets import load_breast_cancer
-
     X, y = load_breast_cancer(return_X_y=True)
     X, X_test, y, y_test = _split(X, y)
     about = (
@@ -137,19 +122,11 @@ def _cancer() -> _Data:
 
 
 def _split(X: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    from sklearn.model_selection import train_test_split
-
     parts = train_test_split(X, y, test_size=1 / 3, random_state=0, stratify=y)
     return parts[0], parts[1], parts[2], parts[3]
 
 
 def _compare(data: _Data, terminal: Terminal) -> tuple[_Outcome, dict[str, np.ndarray], LegendreTronClassifier]:
-    import numpy as np
-    from threadpoolctl import threadpool_limits  # a dependency of scikit-learn
-
-    from legendretron.diagnostics.scores import scores_of
-    from legendretron.estimators import LegendreTronClassifier
-
     ours = LegendreTronClassifier(random_state=0)
     rows, losses, predictions = {}, {}, {}
     for name, model in {_LOGISTIC: _logistic(), _OURS: ours}.items():
@@ -170,10 +147,6 @@ def _compare(data: _Data, terminal: Terminal) -> tuple[_Outcome, dict[str, np.nd
 
 def _logistic() -> Any:
     """scikit-learn's logistic regression, with the strength of its penalty chosen by cross-validated log-loss as ours is."""
-    from sklearn.linear_model import LogisticRegressionCV
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
-
     settings: dict[str, Any] = {"Cs": 10, "scoring": "neg_log_loss", "max_iter": 1000}
     if "use_legacy_attributes" in inspect.signature(LogisticRegressionCV).parameters:  # scikit-learn 1.8 and later
         settings |= {"l1_ratios": (0,), "use_legacy_attributes": False}

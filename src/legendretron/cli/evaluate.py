@@ -5,23 +5,37 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import math
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
+from legendretron._internal.columns import quoted
+from legendretron._internal.labels import label_text
+from legendretron.cli.command_options import EvaluateOptions
 from legendretron.cli.left_out import LeftOut
-from legendretron.cli.options import AnyModelFile, DataFile, LabelledTableOptions, StreamOption, given, option
+from legendretron.cli.models import (
+    Model,
+    class_numbers,
+    features_for,
+    format_for,
+    load_model,
+    log_probabilities,
+    missing_target,
+    table_for,
+    tables_for,
+    weights_of,
+    without_names,
+)
+from legendretron.cli.options import given
 from legendretron.cli.outputs import check_outputs, picture_bytes, write_output
+from legendretron.cli.streams import check_streamable, is_small, streamed_parts
 from legendretron.cli.terminal import Terminal, grid
+from legendretron.datasets.table_parts import TableParts
+from legendretron.datasets.tables import Table
+from legendretron.diagnostics.scores import Scores, baseline_of, class_scores, scores_of
+from legendretron.preprocessing.drift import DriftWatch
 
-if TYPE_CHECKING:
-    import numpy as np
-
-    from legendretron.cli.models import Model
-    from legendretron.datasets.table_parts import TableParts
-    from legendretron.datasets.tables import Table
-    from legendretron.diagnostics.scores import Scores
-    from legendretron.preprocessing.drift import DriftWatch
+if TYPE_CHECKING:  # it imports torch and scikit-learn, which takes seconds
     from legendretron.report import EvaluationReport
 
 _NAMES = {
@@ -31,26 +45,6 @@ _NAMES = {
     "calibration_error": "calibration error (lower)",
     "auc": "area under the ROC curve (higher)",
 }
-
-
-@dataclass(kw_only=True)
-class EvaluateOptions(LabelledTableOptions):
-    """Options of ``evaluate``."""
-
-    model: AnyModelFile
-    data: DataFile
-    target: Annotated[
-        str | None, option("Column of the true classes. LIBSVM text needs none.", "--target", "-t", panel="Data")
-    ] = None
-    plot: Annotated[
-        Path | None, option("File for a picture (.png, .svg or .pdf) of predicted against observed frequencies.")
-    ] = None
-    report: Annotated[
-        Path | None, option("File for a report (.html): one page with all about the model.", "--report")
-    ] = None
-    against: Annotated[Path | None, option("Another model, to put beside this one.", readable=False)] = None
-    weight: Annotated[str | None, option("Column of the weights of rows.", panel="Data")] = None
-    stream: StreamOption = None
 
 
 class _Evaluated(NamedTuple):
@@ -68,17 +62,7 @@ class _Evaluated(NamedTuple):
 
 
 def evaluate(terminal: Terminal, options: EvaluateOptions) -> None:
-    """Score a model on rows whose classes are known, preferably rows that it was not fitted on.
-
-    The model is compared with a baseline that ignores the features: it predicts the class frequencies of this table for
-    every row. A model that is no better has learned nothing.
-    """
-    import numpy as np
-
-    from legendretron.cli.models import format_for, load_model, missing_target
-    from legendretron.cli.streams import check_streamable, is_small, streamed_parts
-    from legendretron.preprocessing.drift import DriftWatch
-
+    """See :class:`~legendretron.cli.command_options.EvaluateOptions`."""
     data, plot, page = options.data, options.plot, options.report
     outputs, inputs = {"--plot": plot, "--report": page}, {"MODEL": options.model, "DATA": data}
     check_outputs(outputs, inputs if options.against is None else {**inputs, "--against": options.against})
@@ -124,8 +108,7 @@ def evaluate(terminal: Terminal, options: EvaluateOptions) -> None:
 
 def _evaluate_in_parts(options: EvaluateOptions, model: Model, parts: TableParts, watch: DriftWatch) -> _Evaluated:
     """Score a model on a table that is read in batches."""
-    from legendretron.cli.models import class_numbers, log_probabilities, tables_for
-    from legendretron.cli.running_scores import RunningScores
+    from legendretron.cli.running_scores import RunningScores  # which imports torch
 
     running, left_out = RunningScores(len(model.classes_)), LeftOut()
     for table in tables_for(model, parts, options.target, **options.reading):
@@ -142,11 +125,6 @@ def _evaluate_whole(
     options: EvaluateOptions, model: Model, other: Model | None, format: str, watch: DriftWatch
 ) -> _Evaluated:
     """Score a model, and another one beside it, on a table in memory: by the report, if there is to be one."""
-    import numpy as np
-
-    from legendretron.cli.models import class_numbers, log_probabilities, table_for, weights_of
-    from legendretron.diagnostics.scores import baseline_of, class_scores, scores_of
-    from legendretron.preprocessing.drift import DriftWatch
 
     def read(model: Model) -> Table:
         return table_for(model, options.data, options.target, format, weight=options.weight, **options.reading)
@@ -187,11 +165,6 @@ def _report(
     models: dict[str, Model], tables: list[Table], y: np.ndarray, weights: np.ndarray | None, log_p: list[np.ndarray]
 ) -> EvaluationReport:
     """Evaluate a model on the table that was read for it, beside another one on its own columns of the same rows."""
-    import numpy as np
-
-    from legendretron._internal.columns import quoted
-    from legendretron._internal.labels import label_text
-    from legendretron.cli.models import features_for, without_names
     from legendretron.report import EvaluationReport
 
     path, model = tables[0].path, next(iter(models.values()))

@@ -7,57 +7,52 @@ import json
 import math
 import time
 import warnings
+from collections.abc import Sequence
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
+
+from legendretron._internal.columns import quoted
 from legendretron._internal.extras import import_extra
+from legendretron._internal.sklearn_compat import validate_parameters
+from legendretron._internal.validation import check_device
+from legendretron.cli.better import BetterClassifier
 from legendretron.cli.choice import FitScores, choice_of, write_tuning
 from legendretron.cli.cluster import check_cluster, fit_by_cluster, n_processes
 from legendretron.cli.columns import check_named, column_facts, column_view, in_words, listed, warn_of_similar_labels
 from legendretron.cli.fit_options import EstimatorOptions, FitOptions, Model
 from legendretron.cli.label_noise import found_noise, noise_in_words, read_matrix
 from legendretron.cli.left_out import LeftOut
+from legendretron.cli.models import format_for, log_probability_parts, missing_target
 from legendretron.cli.options import given, wrong, wrong_usage_of
 from legendretron.cli.outputs import check_outputs, naming
+from legendretron.cli.streamed_fit import fit_in_batches
+from legendretron.cli.streams import streamed_parts
 from legendretron.cli.terminal import Terminal, grid
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import numpy as np
-
-    from legendretron.datasets.tables import Table
-    from legendretron.datasets.text_form import TextForm
-    from legendretron.estimators import LegendreTronClassifier
-    from legendretron.estimators.base import LinearLinkClassifier
-    from legendretron.preprocessing import TableEncoder
+from legendretron.datasets.streams import forms_of
+from legendretron.datasets.tables import Table, as_numbers, has_only_numbers, read_columns
+from legendretron.datasets.text_form import TextForm
+from legendretron.estimators import (
+    LegendreNetClassifier,
+    LegendreTronClassifier,
+    MultinomialLogisticClassifier,
+    TableClassifier,
+)
+from legendretron.estimators.base import LinearLinkClassifier
+from legendretron.estimators.label_noise import read_label_noise
+from legendretron.estimators.validation_split import ValidationSplitError
+from legendretron.links import link_names
+from legendretron.links.registry import names_without_settings
+from legendretron.preprocessing import TableEncoder
 
 _IN_MEMORY = "networks are fitted to tables in memory, by one process; give --model linear."
 _FEW = 20  #: fewer rows are worth a word
 
 
 def fit(terminal: Terminal, options: FitOptions) -> None:
-    """Fit a model to a table and write it to a file.
-
-    By default, penalties are chosen on held-out rows, and ordinary logistic regression is preferred unless a learned link is
-    clearly better. It is also tried out whether some labels are wrong. The summary tells what was chosen, and found.
-
-    Columns may be numbers, text, dates (as 2024-05-31, 31.05.2024 or 05/31/2024) or true and false, with missing values; the
-    summary tells what became of each, and the file remembers it. Numbers with leading zeros, such as postal codes, are
-    categories: see --numeric. The file is safe to share: loading it runs no code.
-
-    Tables larger than memory are read in batches, again and again: see --stream. Penalties are chosen on a sample of their
-    rows, and missing values are only filled in if some columns are text.
-
-    Ctrl-C ends the command with exit code 130 and writes no model, so that a partly fitted one is never mistaken for a
-    finished one; with --checkpoint the same command resumes.
-    """
-    from legendretron.cli.models import format_for
-    from legendretron.cli.streamed_fit import fit_in_batches
-    from legendretron.cli.streams import streamed_parts
-    from legendretron.datasets.streams import forms_of
-
+    """See :class:`~legendretron.cli.fit_options.FitOptions`."""
     _check_columns(options)
     matrix_file = options.label_noise if isinstance(options.label_noise, Path) else None
     # a fit by several processes reads the table by itself, and cannot be told all about it
@@ -84,17 +79,16 @@ def fit(terminal: Terminal, options: FitOptions) -> None:
     if by_cluster:
         if fit_by_cluster(terminal, options, estimator):
             scores = FitScores(None, float(estimator.history_["train_loss"][-1]), None, estimator.n_skipped_rows_)
-            _tell(terminal, options, estimator, None, scores, [], time.perf_counter() - began)
+            _finish(terminal, options, estimator, None, scores, [], time.perf_counter() - began)
         return
     parts = streamed_parts(options.data, options.format, options.stream, outputs)
     if parts is not None and options.model in (Model.network, Model.auto):
         raise wrong("--model", _IN_MEMORY)
     if parts is not None:
         try:
-            set_noise = (
-                None if options.label_noise is None else (lambda classes: _set_noise(estimator, classes, options))
+            scores, encoder = fit_in_batches(
+                terminal, options, estimator, parts, lambda classes: _set_noise(estimator, classes, options)
             )
-            scores, encoder = fit_in_batches(terminal, options, estimator, parts, set_noise)
         except KeyboardInterrupt as stopped:
             raise KeyboardInterrupt("interrupted, no model was written") from stopped
         forms = forms_of(parts, options.text)
@@ -112,7 +106,10 @@ def fit(terminal: Terminal, options: FitOptions) -> None:
     _fit(estimator, table, terminal)
     estimator = getattr(estimator, "better_", estimator)
     seconds = time.perf_counter() - began
-    scores = _scores(estimator, table)
+    assert table.y is not None
+    places = np.searchsorted(estimator.classes_, table.y)
+    judged = ((places[rows], log_p) for rows, log_p in log_probability_parts(estimator, table))
+    scores = FitScores.of(judged, len(estimator.classes_), table.left_out, table.unlabelled)
     forms = [] if table.form is None else [table.form]
     _finish(terminal, options, estimator, encoder, scores, forms, seconds)
 
@@ -136,11 +133,6 @@ def _check_in_memory(options: FitOptions, by_cluster: bool) -> None:
 
 def make_estimator(options: FitOptions, *, without_checkpoint: bool = False) -> LinearLinkClassifier:
     """Return an estimator with the parameters that were given, checked, and its own defaults."""
-    from legendretron._internal.sklearn_compat import validate_parameters
-    from legendretron._internal.validation import check_device
-    from legendretron.cli.better import BetterClassifier
-    from legendretron.estimators import LegendreNetClassifier, LegendreTronClassifier, MultinomialLogisticClassifier
-
     kinds: dict[Model, type[Any]] = {
         Model.linear: LegendreTronClassifier,
         Model.network: LegendreNetClassifier,
@@ -173,9 +165,6 @@ def make_estimator(options: FitOptions, *, without_checkpoint: bool = False) -> 
 
 def _check_link(estimator: LegendreTronClassifier) -> None:
     """Raise a usage error for a link that there is not, or for settings that it does not have."""
-    from legendretron.links import link_names
-    from legendretron.links.registry import names_without_settings
-
     if estimator.link not in link_names():
         raise wrong("--link", f"there is no link {estimator.link!r}; there are {', '.join(names_without_settings())}.")
     estimator._link_class()
@@ -192,26 +181,11 @@ def _finish(
     forms: Sequence[TextForm],
     seconds: float,
 ) -> None:
-    """Write the model, and tell what came out."""
-    from legendretron.estimators import TableClassifier
-
-    assert scores.counts is not None
-    _warn_of_few_rows(estimator.classes_, scores.counts, terminal)
-    with naming(options.out):
-        (estimator if encoder is None else TableClassifier.from_fitted(estimator, encoder)).save(options.out)
-    _tell(terminal, options, estimator, encoder, scores, forms, seconds)
-
-
-def _tell(
-    terminal: Terminal,
-    options: FitOptions,
-    estimator: LinearLinkClassifier,
-    encoder: TableEncoder | None,
-    scores: FitScores,
-    forms: Sequence[TextForm],
-    seconds: float,
-) -> None:
-    """Write what was tried, and print the summary."""
+    """Write the model, unless several processes have, and what was tried, and print the summary."""
+    if scores.counts is not None:
+        _warn_of_few_rows(estimator.classes_, scores.counts, terminal)
+        with naming(options.out):
+            (estimator if encoder is None else TableClassifier.from_fitted(estimator, encoder)).save(options.out)
     tuning = options.tuning
     if tuning is not None:
         write_tuning(estimator, tuning)
@@ -236,8 +210,6 @@ def _tell(
 
 def _warn_of_few_rows(classes: np.ndarray, counts: np.ndarray, terminal: Terminal) -> None:
     """Say if there are hardly any rows, of the table or of a class."""
-    from legendretron._internal.columns import quoted
-
     rows, alone = int(counts.sum()), classes[counts < 2]
     if rows < _FEW:
         terminal.warning(f"{rows} rows are hardly enough to learn from: what the model has found may be chance")
@@ -265,15 +237,12 @@ def _settings(given: list[str]) -> dict[str, Any]:
 
 
 def _read(options: FitOptions, format: str) -> Table:
-    from legendretron.cli.models import missing_target
-    from legendretron.datasets.tables import read_columns
-
     data, numeric = options.data, options.numeric or []
     if options.target is None and format != "libsvm":
         raise missing_target("which column is to be predicted?", data, format, options.text)
     table = read_columns(
         data, options.target, features=options.features or None, drop=options.drop, format=format,
-        as_text=options.categorical or [], find_codes=True, numeric=numeric, **options.reading,
+        as_text=options.categorical or [], numeric=numeric, **options.reading,
     )  # fmt: skip
     check_named("--numeric", numeric, table)
     if len(table.classes) < 2:
@@ -286,9 +255,6 @@ def _read(options: FitOptions, format: str) -> Table:
 
 def _encode(table: Table, categorical: list[str], max_categories: int) -> tuple[Table, TableEncoder | None]:
     """The table as numbers, and what encoded it; None if there is nothing to encode."""
-    from legendretron.datasets.tables import as_numbers, has_only_numbers
-    from legendretron.preprocessing import TableEncoder
-
     if not categorical and has_only_numbers(table):
         table = as_numbers(table)
         for note in [] if table.feature_names is None else TableEncoder().partial_fit(table.X).notes_:
@@ -302,8 +268,6 @@ def _encode(table: Table, categorical: list[str], max_categories: int) -> tuple[
 
 def _set_noise(estimator: LinearLinkClassifier, classes: np.ndarray, options: FitOptions) -> None:
     """Check, and read, what ``--label-noise`` says about the classes of the data."""
-    from legendretron.estimators.label_noise import read_label_noise
-
     if isinstance(options.label_noise, Path):
         estimator.set_params(label_noise=read_matrix(options.label_noise, classes))
     read_label_noise(estimator.label_noise, len(classes))
@@ -311,8 +275,6 @@ def _set_noise(estimator: LinearLinkClassifier, classes: np.ndarray, options: Fi
 
 def _fit(estimator: LinearLinkClassifier, table: Table, terminal: Terminal) -> None:
     """Fit, with a progress bar on a terminal."""
-    from legendretron.estimators.validation_split import ValidationSplitError
-
     estimator.set_params(verbose=0 if terminal.quiet else 1)
     try:
         estimator.fit(table.X, table.y)
@@ -329,8 +291,6 @@ def _fit(estimator: LinearLinkClassifier, table: Table, terminal: Terminal) -> N
 
 def _why_not_held_out(y: Any, share: float) -> str:
     """Return why a share of the rows cannot be held out, stratified by class."""
-    import numpy as np
-
     classes, counts = np.unique(y, return_counts=True)
     rarest, rows = counts.argmin(), counts.sum()
     if counts[rarest] < 2:
@@ -344,28 +304,9 @@ def _why_not_held_out(y: Any, share: float) -> str:
     )
 
 
-def _scores(estimator: LinearLinkClassifier, table: Table) -> FitScores:
-    """How good the model is on the rows of the fit."""
-    import numpy as np
-
-    from legendretron.cli.models import log_probability_parts
-
-    assert table.y is not None
-    places = np.searchsorted(estimator.classes_, table.y)
-    losses, hits = np.empty(len(places)), np.empty(len(places), dtype=bool)
-    for rows, log_p in log_probability_parts(estimator, table):
-        losses[rows] = -log_p[np.arange(len(log_p)), places[rows]]
-        hits[rows] = log_p.argmax(1) == places[rows]
-    counts = np.bincount(places, minlength=len(estimator.classes_))
-    left_out = table.left_out + table.unlabelled
-    return FitScores(len(places), float(losses.mean()), float(hits.mean()), left_out, counts, table.unlabelled)
-
-
 def _summary(
     estimator: LinearLinkClassifier, scores: FitScores, model: Model, seconds: float, out: Path
 ) -> dict[str, Any]:
-    import numpy as np
-
     held_out: dict[str, Any] | None = None
     if hasattr(estimator, "oof_score_"):  # of networks, all rows are held out by turns
         loss = estimator.linear_log_loss_ if estimator.is_linear_ else estimator.network_log_loss_

@@ -3,92 +3,28 @@
 from __future__ import annotations
 
 import csv
-import math
-from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
+import numpy as np
 
-from legendretron.cli.options import wrong
+from legendretron._internal.columns import quoted
+from legendretron._internal.labels import label_text
+from legendretron.cli.options import number_or_nan, wrong
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from legendretron.estimators.base import LinearLinkClassifier
 
-_OPTION = "--label-noise"
-#: How the name of a file with a matrix ends.
-NOISE_FILES = (".csv", ".tsv")
 #: If neither as few wrong labels nor as many can be ruled out, rows are too few to tell.
 _NONE, _MANY = 0.01, 0.1
-_KINDS = ("auto", "symmetric", "class-conditional")
-
-
-class NoNoise(Enum):
-    """The value of ``--label-noise none``: ``None`` in Python, which here would be an option that was not given."""
-
-    NONE = None
-
-
-def parse_noise(text: str) -> str | float | NoNoise | Path:
-    """Parse the option: a kind of noise, ``none``, the share of wrong labels, or the file of a matrix.
-
-    Examples
-    --------
-    >>> parse_noise("symmetric"), parse_noise("0.1"), parse_noise("none").value
-    ('symmetric', 0.1, None)
-    """
-    if text in _KINDS:
-        return text
-    if text == "none":
-        return NoNoise.NONE
-    if Path(text).suffix.lower() in NOISE_FILES:
-        return Path(text)
-    return _rate(
-        text,
-        "auto, none, symmetric, class-conditional, the share of wrong labels (from 0 to less than 1, such as 0.1), or a .csv "
-        "or .tsv file of a matrix",
-    )
-
-
-def parse_calibration_noise(text: str) -> str | float | NoNoise:
-    """Parse the option of ``calibrate``: ``none``, ``symmetric``, or the share of wrong labels.
-
-    Examples
-    --------
-    >>> parse_calibration_noise("symmetric"), parse_calibration_noise("0.1")
-    ('symmetric', 0.1)
-    """
-    if text in ("none", "symmetric"):
-        return NoNoise.NONE if text == "none" else text
-    return _rate(text, "none, symmetric, or the share of wrong labels (from 0 to less than 1, such as 0.1)")
-
-
-def _rate(text: str, wanted: str) -> float:
-    try:
-        rate = float(text)
-    except ValueError:
-        rate = math.nan
-    if not 0.0 <= rate < 1.0:
-        raise typer.BadParameter(f"it must be {wanted}, got {text!r}.")
-    return rate
 
 
 def read_matrix(path: Path, classes: np.ndarray) -> list[list[float]]:
     """Read a transition matrix: rows are true classes, columns the labels that they get.
 
     The file holds numbers only, with classes in sorted order, or the names of the classes in its first line and in its first
-    column as well, in any order.
-
-    Parameters
-    ----------
-    classes : ndarray of shape (C,)
-        Classes of the data, sorted.
+    column as well, in any order. ``classes`` (C,) are those of the data, sorted.
     """
-    from legendretron._internal.columns import quoted
-    from legendretron._internal.labels import label_text
-
     names = [label_text(label) for label in classes]
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
@@ -122,17 +58,14 @@ def read_matrix(path: Path, classes: np.ndarray) -> list[list[float]]:
 
 
 def _number(text: str, path: Path) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
+    value = number_or_nan(text)
     if not 0.0 <= value <= 1.0:
         raise _matrix_error(path, f"must hold probabilities, from 0 to 1, but holds {text!r}")
     return value
 
 
 def _matrix_error(path: Path, reason: str) -> Exception:
-    return wrong(_OPTION, f"{str(path)!r} {reason}.")
+    return wrong("--label-noise", f"{str(path)!r} {reason}.")
 
 
 def found_noise(estimator: LinearLinkClassifier) -> dict[str, Any] | None:

@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from legendretron._internal.columns import quoted
+from legendretron._internal.labels import label_text
 from legendretron.cli.terminal import Terminal
-
-if TYPE_CHECKING:
-    from legendretron.datasets.tables import Table
+from legendretron.datasets.tables import Table
 
 
 class LeftOut:
-    """Counts of rows that were left out of a table, or of its parts.
-
-    Attributes
-    ----------
-    incomplete : int
-        Rows in which a feature is missing.
-    unlabelled : int
-        Rows whose label is missing.
-    """
+    """Counts of rows that were left out of a table, or of its parts: those with gaps, and those without a label."""
 
     def __init__(self, *tables: Table) -> None:
         self.incomplete = self.unlabelled = 0
@@ -30,8 +20,6 @@ class LeftOut:
 
     def add(self, table: Table) -> None:
         """Take in what was left out of a table."""
-        from legendretron._internal.labels import label_text
-
         self.incomplete += table.left_out
         self.unlabelled += table.unlabelled
         self._lost |= table.labels_left_out
@@ -52,7 +40,5 @@ class LeftOut:
         if self.incomplete:
             terminal.note(f"{self.incomplete:,} rows with missing values were left out")
         if vanished := sorted(self._lost - self._there):
-            named = ", ".join(map(repr, vanished[:8])) + (f" and {len(vanished) - 8} more" if len(vanished) > 8 else "")
-            terminal.warning(
-                f"all rows of {'class' if len(vanished) == 1 else 'classes'} {named} have missing values and were left out."
-            )
+            classes = f"{'class' if len(vanished) == 1 else 'classes'} {quoted(vanished)}"
+            terminal.warning(f"all rows of {classes} have missing values and were left out.")

@@ -13,19 +13,19 @@ import numpy as np
 
 from legendretron._internal.artifacts import read_kind
 from legendretron._internal.columns import quoted
-from legendretron._internal.extras import import_extra
+from legendretron._internal.extras import pandas
 from legendretron._internal.labels import label_text, similar_texts
 from legendretron.cli.left_out import LeftOut
 from legendretron.cli.options import LabelledTableOptions, wrong
 from legendretron.cli.terminal import Terminal
 from legendretron.datasets.clean_text import numbers_in
 from legendretron.datasets.table_files import FORMATS, UnreadFormatError, format_of, header_of
+from legendretron.datasets.table_parts import TableParts, read_in_chunks
 from legendretron.datasets.tables import Table, as_matrix, as_numbers, read_columns
 from legendretron.datasets.text_form import TextOptions
 from legendretron.preprocessing.drift import DriftWatch
 
 if TYPE_CHECKING:  # they import torch and scikit-learn, which takes seconds
-    from legendretron.datasets.table_parts import TableParts
     from legendretron.estimators import LegendreCalibrator, LegendreNetClassifier, TableClassifier
     from legendretron.estimators.base import LinearLinkClassifier
     from legendretron.estimators.numpy_predictor import NumpyPredictor
@@ -127,28 +127,17 @@ def _encoded_by(model: Model) -> Any:
 
 
 def table_for(
-    model: Model,
-    path: Path,
-    target: str | None,
-    format: str,
-    *,
-    text: TextOptions | None = None,
-    missing: str = "impute",
-    missing_labels: str = "error",
-    keep: Sequence[str] = (),
-    weight: str | None = None,
+    model: Model, path: Path, target: str | None, format: str, *, weight: str | None = None, **reading: Any
 ) -> Table:
     """Read a table with the features that a model knows, in its order; other columns are ignored."""
     wanted = _columns_for(model, path, target, format)
     names = getattr(model, "feature_names_in_", None)
-    if weight is not None and (weight == target or (names is not None and weight in names)):
-        what = "the column of the true classes" if weight == target else "a feature of the model"
-        raise wrong("--weight", f"{weight!r} is {what}; name the column of the weights.")
-    keep = [*keep, *([] if weight is None else [weight])]
-    table = read_columns(
-        path, target, format=format, text=text, missing=missing, missing_labels=missing_labels, keep=keep, **wanted
-    )
-    return _ready(model, table)
+    if weight is not None:
+        if weight == target or (names is not None and weight in names):
+            what = "the column of the true classes" if weight == target else "a feature of the model"
+            raise wrong("--weight", f"{weight!r} is {what}; name the column of the weights.")
+        reading["keep"] = [*reading.get("keep", ()), weight]
+    return _ready(model, read_columns(path, target, format=format, **reading, **wanted))
 
 
 def labelled_table(
@@ -163,26 +152,12 @@ def labelled_table(
     return table, class_numbers(model, table)
 
 
-def tables_for(
-    model: Model,
-    parts: TableParts,
-    target: str | None,
-    *,
-    text: TextOptions | None = None,
-    missing: str = "impute",
-    missing_labels: str = "error",
-    keep: Sequence[str] = (),
-) -> Iterator[Table]:
+def tables_for(model: Model, parts: TableParts, target: str | None, **reading: Any) -> Iterator[Table]:
     """As :func:`table_for`, but in parts of some rows each, one after the other; those without rows are left out."""
-    from legendretron.datasets.table_parts import read_in_chunks
-
     wanted = _columns_for(model, parts.files[0], target, parts.format)
-    if keep and parts.format == "libsvm":
+    if (keep := reading.get("keep")) and parts.format == "libsvm":
         raise ValueError(f"{str(parts.files[0])!r} is LIBSVM text, which has no columns to keep: {quoted(keep)}.")
-    tables = read_in_chunks(
-        parts, target, text=text, missing=missing, missing_labels=missing_labels, keep=keep, **wanted
-    )
-    return (_ready(model, table) for table in tables)
+    return (_ready(model, table) for table in read_in_chunks(parts, target, **reading, **wanted))
 
 
 def _columns_for(model: Model, path: Path, target: str | None, format: str) -> dict[str, Any]:
@@ -218,7 +193,6 @@ def _ready(model: Model, table: Table) -> Table:
 
 def weights_of(table: Table, column: str) -> np.ndarray:
     """Return the weights of rows from a column that :func:`table_for` has kept."""
-    pandas = import_extra("pandas", "reading tables", "cli")
     kept = table.kept[column]
     numbers = pandas.to_numeric(kept, errors="coerce") if table.form is None else numbers_in(kept, table.form)
     weights = numbers.to_numpy(dtype=np.float64, na_value=np.nan)

@@ -7,12 +7,14 @@ parameter of the library that it sets. What is declared by :func:`option` with o
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import Enum, StrEnum
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -21,29 +23,44 @@ if TYPE_CHECKING:
 
 #: Groups in the help of a command, in order.
 _PANELS = ("Data", "Model", "Training", "Calibration", "Output", "Many machines")
+REQUIRED: Any = dataclasses.MISSING
 
 
-def option(help: str, *names: str, panel: str | None = None, default: str | None = None, **more: Any) -> Any:
-    """Declare an option."""
+def option(
+    help: str, *names: str, value: Any = None, default: str | None = None, panel: str | None = None, **more: Any
+) -> Any:
+    """Declare an option with a default ``value``, which the help shows as ``default`` if that is given."""
     shown = "" if default is None else f" (default: {default})"
-    return typer.Option(*names, help=help + shown, rich_help_panel=panel, **{"show_default": False, **more})
+    look = {"help": help + shown, "rich_help_panel": panel, "show_default": False, **more}
+    return dataclasses.field(default=value, metadata={"typer": typer.Option(*names, **look)})
+
+
+def argument(metavar: str, help: str, value: Any = REQUIRED, **more: Any) -> Any:
+    """Declare an argument."""
+    # not readable is not a usage error: opening the file reports it
+    look = {"metavar": metavar, "help": help, "show_default": False, "readable": False, **more}
+    return dataclasses.field(default=value, metadata={"typer": typer.Argument(**look)})
+
+
+def declarations(options: type) -> dict[str, dataclasses.Field[Any]]:
+    """Return the fields of a class of options in the order of the help: by group, and its own fields first."""
+    fields = {field.name: field for field in dataclasses.fields(options)}
+    own = dict.fromkeys(name for kind in options.__mro__ for name in vars(kind).get("__annotations__", ()))
+    panels = {name: getattr(fields[name].metadata["typer"], "rich_help_panel", None) for name in own}
+    order = sorted(own, key=lambda name: _PANELS.index(panels[name]) if panels[name] in _PANELS else -1)
+    return {name: fields[name] for name in order}
 
 
 def option_names(options: type) -> dict[str, str]:
-    """Return what the fields of a class of options are called on the command line, its own fields first."""
-    hints = get_type_hints(options, include_extras=True)
-    own = [name for kind in options.__mro__ for name in vars(kind).get("__annotations__", ())]
-    panels = {name: getattr(hints[name].__metadata__[0], "rich_help_panel", None) for name in own}
-    names = {}
-    for name in sorted(panels, key=lambda name: _PANELS.index(panels[name]) if panels[name] in _PANELS else -1):
-        declared = hints[name].__metadata__[0]
+    """Return what the fields of a class of options are called on the command line."""
+    names: dict[str, Any] = {}
+    for name, field in declarations(options).items():
+        declared = field.metadata["typer"]
         # typer takes the first name for a default
-        names_given = (getattr(declared, "default", None), *(getattr(declared, "param_decls", None) or ()))
-        given = [text for text in names_given if isinstance(text, str) and text.startswith("--")]
-        argument = isinstance(declared, typer.models.ArgumentInfo)
-        names[name] = (
-            declared.metavar if argument else given[0].partition("/")[0] if given else f"--{name.replace('_', '-')}"
-        )
+        spellings = (getattr(declared, "default", None), *(getattr(declared, "param_decls", None) or ()))
+        given = [text for text in spellings if isinstance(text, str) and text.startswith("--")]
+        called = given[0].partition("/")[0] if given else f"--{name.replace('_', '-')}"
+        names[name] = declared.metavar if isinstance(declared, typer.models.ArgumentInfo) else called
     return names
 
 
@@ -75,87 +92,103 @@ def parse_number(text: str) -> str | float:
         raise typer.BadParameter(f"it must be auto or a number, got {text!r}.") from None
 
 
+class NoNoise(Enum):
+    """The value of ``--label-noise none``: ``None`` in Python, which here would be an option that was not given."""
+
+    NONE = None
+
+
+def parse_noise(text: str) -> str | float | NoNoise | Path:
+    """Parse the option: a kind of noise, ``none``, the share of wrong labels, or the file of a matrix.
+
+    Examples
+    --------
+    >>> parse_noise("symmetric"), parse_noise("0.1"), parse_noise("none").value
+    ('symmetric', 0.1, None)
+    """
+    if text in ("auto", "class-conditional"):
+        return text
+    if Path(text).suffix.lower() in (".csv", ".tsv"):
+        return Path(text)
+    return parse_calibration_noise(
+        text,
+        "auto, none, symmetric, class-conditional, the share of wrong labels (from 0 to less than 1, such as 0.1), or a .csv "
+        "or .tsv file of a matrix",
+    )
+
+
+def parse_calibration_noise(
+    text: str, wanted: str = "none, symmetric, or the share of wrong labels (from 0 to less than 1, such as 0.1)"
+) -> str | float | NoNoise:
+    """Parse the option of ``calibrate``: ``none``, ``symmetric``, or the share of wrong labels."""
+    if text in ("none", "symmetric"):
+        return NoNoise.NONE if text == "none" else text
+    rate = number_or_nan(text)
+    if not 0.0 <= rate < 1.0:
+        raise typer.BadParameter(f"it must be {wanted}, got {text!r}.")
+    return rate
+
+
+def number_or_nan(text: str) -> float:
+    """Return the number that a text is; NaN if it is none."""
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
+#: What options have in common that take a number, or ``auto``.
+AUTO_NUMBER: dict[str, Any] = {"default": "auto", "metavar": "auto|NUMBER", "parser": parse_number}
+
 Format = StrEnum("Format", ["csv", "tsv", "parquet", "feather", "jsonl", "excel", "libsvm"])
 Missing = StrEnum("Missing", {"impute": "impute", "drop_rows": "drop-rows", "error": "error"})
 MissingLabels = StrEnum("MissingLabels", ["error", "drop"])
 
-
-def _file(metavar: str, help: str) -> Any:
-    # not readable is not a usage error: opening the file reports it
-    return typer.Argument(metavar=metavar, help=help, show_default=False, readable=False)
-
-
-DataFile = Annotated[
-    Path,
-    _file(
-        "DATA",
-        "The table: CSV or TSV (first line: column names), Parquet, Feather, JSON lines, Excel (its first sheet), or "
-        "LIBSVM text; text also as .gz, .bz2, .xz. White space at the ends of text and names is taken off. - is standard "
-        "input, CSV unless --format is given. Several files with the same columns: a folder, or a pattern in "
-        "quotes, such as 'part-*.parquet'.",
-    ),
-]
-ModelFile = Annotated[Path, _file("MODEL", "A file that 'legendretron fit' wrote.")]
-AnyModelFile = Annotated[Path, _file("MODEL", "A file that 'legendretron fit' or 'legendretron calibrate' wrote.")]
-StreamOption = Annotated[
-    bool | None,
-    option(
-        "Read DATA in batches, in little memory.",
-        "--stream/--no-stream",
-        panel="Data",
-        default="if DATA is a folder, a pattern or more than 1 GiB",
-    ),
-]
-Keep = Annotated[
-    list[str] | None, option("Column of DATA to write before the others, as it stands there; repeat it for several.")
-]
+data_option, output_option = partial(option, panel="Data"), partial(option, panel="Output")
+data_argument = partial(
+    argument,
+    "DATA",
+    "The table: CSV or TSV (first line: column names), Parquet, Feather, JSON lines, Excel (its first sheet), or LIBSVM "
+    "text; text also as .gz, .bz2, .xz. White space at the ends of text and names is taken off. - is standard input, CSV "
+    "unless --format is given. Several files with the same columns: a folder, or a pattern in quotes, such as "
+    "'part-*.parquet'.",
+)
+any_model_argument = partial(argument, "MODEL", "A file that 'legendretron fit' or 'legendretron calibrate' wrote.")
+stream_option = partial(
+    data_option,
+    "Read DATA in batches, in little memory.",
+    "--stream/--no-stream",
+    default="if DATA is a folder, a pattern or more than 1 GiB",
+)
+keep_option = partial(option, "Column of DATA to write before the others, as it stands there; repeat it for several.")
+target_option = partial(data_option, "Column of the labels. LIBSVM text needs none.", "--target", "-t")
 
 
 @dataclass(kw_only=True)
 class TableOptions:
     """How a table is read."""
 
-    missing: Annotated[
-        Missing,
-        option(
-            "Missing values. impute: the mean of a column, and a mark that there was none; of text, a category of its own. "
-            "drop-rows: rows with missing values are left out. error: stop.",
-            panel="Data",
-            show_default=True,
-        ),
-    ] = Missing.impute
-    sep: Annotated[
-        str | None,
-        option("Character between the columns of CSV.", panel="Data", default="comma, semicolon, tab or |, as found"),
-    ] = None
-    decimal: Annotated[
-        str | None,
-        option(
-            "Decimal mark of text, . or ,.",
-            panel="Data",
-            default="as found; a comma not where columns are separated by it",
-        ),
-    ] = None
-    thousands: Annotated[
-        str | None,
-        option(
-            "What separates thousands in text, as . in 1.234,56: . , ' or a space.",
-            panel="Data",
-            default="nothing does",
-        ),
-    ] = None
-    encoding: Annotated[
-        str | None, option("Encoding of text.", panel="Data", default="UTF-8, else Windows-1252 with a warning")
-    ] = None
-    na_values: Annotated[
-        list[str] | None,
-        option(
-            "Text that stands for a missing value, besides none at all, NA, NaN, null and the like; repeat it for several.",
-            "--na",
-            panel="Data",
-        ),
-    ] = None
-    format: Annotated[Format | None, option("Format of DATA, if its extension does not tell.", panel="Data")] = None
+    missing: Missing = data_option(
+        "Missing values. impute: the mean of a column, and a mark that there was none; of text, a category of its own. "
+        "drop-rows: rows with missing values are left out. error: stop.",
+        value=Missing.impute,
+        show_default=True,
+    )
+    sep: str | None = data_option(
+        "Character between the columns of CSV.", default="comma, semicolon, tab or |, as found"
+    )
+    decimal: str | None = data_option(
+        "Decimal mark of text, . or ,.", default="as found; a comma not where columns are separated by it"
+    )
+    thousands: str | None = data_option(
+        "What separates thousands in text, as . in 1.234,56: . , ' or a space.", default="nothing does"
+    )
+    encoding: str | None = data_option("Encoding of text.", default="UTF-8, else Windows-1252 with a warning")
+    na_values: list[str] | None = data_option(
+        "Text that stands for a missing value, besides none at all, NA, NaN, null and the like; repeat it for several.",
+        "--na",
+    )
+    format: Format | None = data_option("Format of DATA, if its extension does not tell.")
 
     @property
     def text(self) -> TextOptions:
@@ -174,17 +207,12 @@ class TableOptions:
 class LabelledTableOptions(TableOptions):
     """How a table with labels is read."""
 
-    target: Annotated[
-        str | None, option("Column of the labels. LIBSVM text needs none.", "--target", "-t", panel="Data")
-    ] = None
-    missing_labels: Annotated[
-        MissingLabels,
-        option(
-            "Rows whose label is missing. error: stop, and say where they are. drop: they are left out.",
-            panel="Data",
-            show_default=True,
-        ),
-    ] = MissingLabels.error
+    target: str | None = target_option()
+    missing_labels: MissingLabels = data_option(
+        "Rows whose label is missing. error: stop, and say where they are. drop: they are left out.",
+        value=MissingLabels.error,
+        show_default=True,
+    )
 
     @property
     def reading(self) -> dict[str, Any]:

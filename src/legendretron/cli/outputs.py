@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from legendretron._internal.extras import import_extra
+from legendretron._internal.extras import arrow, import_extra, parquet
 from legendretron._internal.files import atomic_file, write_atomically
 from legendretron.cli.options import wrong
 
@@ -123,8 +123,6 @@ def frames_to(path: Path) -> Iterator[Callable[[Any], None]]:
 
             yield append_text
             return
-        arrow = import_extra("pyarrow", "writing Parquet", "cli")
-        parquet = import_extra("pyarrow.parquet", "writing Parquet", "cli")
         with ExitStack() as stack:
             writer: Any = None
 
@@ -169,9 +167,14 @@ def picture_bytes(draw: Callable[[], Any], suffix: str) -> bytes:
     return buffer.getvalue()
 
 
-def json_values(column: Any) -> list[Any]:
-    """Return the values of a column of a table: none where they are missing, dates and the like as text."""
-    return [
-        None if missing else value if isinstance(value, str | bool | int | float) else str(value)
-        for value, missing in zip(column.tolist(), column.isna(), strict=True)
-    ]
+def json_columns(frame: Any, kept: Any) -> dict[str, Any]:
+    """Return the columns of a result; of those that were kept, none where a value is missing, dates and the like as text."""
+
+    def plain(column: Any) -> list[Any]:
+        return [
+            None if missing else value if isinstance(value, str | bool | int | float) else str(value)
+            for value, missing in zip(column.tolist(), column.isna(), strict=True)
+        ]
+
+    as_text = () if kept is None else kept
+    return {name: plain(frame[name]) if name in as_text else frame[name].to_numpy() for name in frame}

@@ -6,58 +6,42 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any
 
-from legendretron._internal.extras import import_extra
+import numpy as np
+
+from legendretron._internal.extras import import_extra, pandas
+from legendretron.cli.command_options import PredictOptions
 from legendretron.cli.left_out import LeftOut
-from legendretron.cli.options import AnyModelFile, DataFile, Keep, StreamOption, TableOptions, option, wrong
+from legendretron.cli.models import (
+    Model,
+    format_for,
+    load_model,
+    log_probability_parts,
+    probabilities,
+    table_for,
+    tables_for,
+)
+from legendretron.cli.options import wrong
 from legendretron.cli.outputs import (
     TABLES,
     check_outputs,
     file_or_none,
     frame_bytes,
     frames_to,
-    json_values,
+    json_columns,
     text_of,
     write_output,
 )
+from legendretron.cli.streams import is_small, streamed_parts
 from legendretron.cli.terminal import Terminal, grid
-
-if TYPE_CHECKING:
-    from legendretron.cli.models import Model
-    from legendretron.datasets.tables import Table
-    from legendretron.preprocessing.drift import DriftWatch
-
-
-@dataclass(kw_only=True)
-class PredictOptions(TableOptions):
-    """Options of ``predict``."""
-
-    model: AnyModelFile
-    data: DataFile
-    out: Annotated[
-        Path | None,
-        option("File for the predictions: .csv, .tsv or .parquet, or -.", "--out", "-o", show_default="print as CSV"),
-    ] = None
-    proba: Annotated[bool, option("Add a column p(class) for every class.", "--proba", show_default=True)] = False
-    keep: Keep = None
-    stream: StreamOption = None
+from legendretron.datasets.tables import Table
+from legendretron.preprocessing.drift import DriftWatch
 
 
 def predict(terminal: Terminal, options: PredictOptions) -> None:
-    """Predict the class of each row of a table, in its order.
-
-    The columns the model was fitted on are found by their names, wherever they are in the table; others are ignored.
-    If predictions of another model were calibrated, these are the columns of its predictions.
-
-    Probabilities are those of the true classes, also if some labels of the fit were wrong: see fit --label-noise.
-    """
-    from legendretron.cli.models import format_for, load_model, table_for, tables_for
-    from legendretron.cli.streams import is_small, streamed_parts
-    from legendretron.preprocessing.drift import DriftWatch
-
+    """See :class:`~legendretron.cli.command_options.PredictOptions`."""
     out, data, proba = file_or_none(options.out), options.data, options.proba
     check_outputs({"--out": out}, {"MODEL": options.model, "DATA": data}, out_ends=TABLES)
     import_extra("pandas", "writing predictions", "cli")
@@ -78,9 +62,9 @@ def predict(terminal: Terminal, options: PredictOptions) -> None:
     LeftOut(table).tell(terminal)
     drift = terminal.drift(watch.found)
     if out is None:
-        kept = () if table.kept is None else table.kept
-        columns = {name: json_values(frame[name]) if name in kept else frame[name].to_numpy() for name in frame}
-        terminal.result({"rows": len(frame), "drift": drift, **columns}, frame_bytes(frame, ".csv").decode())
+        terminal.result(
+            {"rows": len(frame), "drift": drift, **json_columns(frame, table.kept)}, frame_bytes(frame, ".csv").decode()
+        )
         return
     write_output(out, frame_bytes(frame, out.suffix.lower()))
     _tell(Counter(frame["prediction"]), list(frame), drift, out, terminal)
@@ -88,11 +72,6 @@ def predict(terminal: Terminal, options: PredictOptions) -> None:
 
 def _predictions(estimator: Model, table: Table, proba: bool, terminal: Terminal, watch: DriftWatch) -> Any:
     """Predictions for the rows of a table, after the columns to keep."""
-    import numpy as np
-    import pandas
-
-    from legendretron.cli.models import log_probability_parts, probabilities
-
     numbers = np.empty(table.X.shape[0], dtype=np.intp)
     for rows, log_p in log_probability_parts(estimator, table, watch):
         numbers[rows] = log_p.argmax(1)
@@ -116,13 +95,16 @@ def _predict_in_parts(
     counts: Counter[Any] = Counter()
     names: list[str] = []
     left_out = LeftOut()
-    with nullcontext(_print) if out is None else frames_to(out) as write:
+    with nullcontext() if out is None else frames_to(out) as write:
         for table in tables:
             left_out.add(table)
             if table.X.shape[0] == 0:
                 continue
             frame = _predictions(estimator, table, proba, terminal, watch)
-            write(frame if out is not None else (frame, not names))
+            if write is None:
+                sys.stdout.write(text_of(frame, ".csv", header=not names))
+            else:
+                write(frame)
             names = list(frame)
             counts.update(frame["prediction"])
         if not names:
@@ -131,11 +113,6 @@ def _predict_in_parts(
     drift = terminal.drift(watch.found)
     if out is not None:
         _tell(counts, names, drift, out, terminal)
-
-
-def _print(part: tuple[Any, bool]) -> None:
-    frame, first = part
-    sys.stdout.write(text_of(frame, ".csv", header=first))
 
 
 def _tell(counts: Counter[Any], names: list[str], drift: list[dict[str, Any]], out: Path, terminal: Terminal) -> None:

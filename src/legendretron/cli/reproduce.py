@@ -5,86 +5,28 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import Any, TypeVar
 
 import typer
 
+from legendretron._internal.provenance import provenance
+from legendretron._internal.validation import check_device
+from legendretron.cli.command_options import Backend, ReproduceOptions
 from legendretron.cli.errors import one_line
-from legendretron.cli.options import given, option, wrong, wrong_usage_of
+from legendretron.cli.options import given, wrong, wrong_usage_of
 from legendretron.cli.outputs import check_writable, naming
+from legendretron.cli.sweep_progress import SweepProgress
 from legendretron.cli.terminal import Terminal, grid
+from legendretron.experiments import Experiment, Resources, Sweep, render, sweep
+from legendretron.experiments.runner import code_of
+from legendretron.paper import EXPERIMENTS
 
-if TYPE_CHECKING:
-    from legendretron.experiments import Experiment, Sweep
-
-#: What can be reproduced, in the order of the paper; ``legendretron.paper.EXPERIMENTS``.
-TABLES = ("table_auc", "figure_training_size", "table_vgg", "table_libsvm", "figure_proper_losses", "runtime")
-Backend = StrEnum("Backend", ["loky", "ray"])
 _Number = TypeVar("_Number")
-_WHAT, _HOW = "What to run", "How to run it"
-
-
-@dataclass(kw_only=True)
-class ReproduceOptions:
-    """Options of ``reproduce``."""
-
-    table: Annotated[str, typer.Argument(metavar="[TABLE]", help=f"One of {', '.join(TABLES)}; or all.")] = "all"
-    data: Annotated[
-        Path | None,
-        option("Folder with data sets; if not given, they are downloaded. See 'legendretron datasets'.", panel=_WHAT),
-    ] = None
-    datasets: Annotated[str | None, option("Only these data sets, comma-separated.", panel=_WHAT)] = None
-    models: Annotated[list[str] | None, option("Only this model; repeat it for several.", "--model", panel=_WHAT)] = (
-        None
-    )
-    seeds: Annotated[int | None, option("Repetitions, with seeds from 0.", panel=_WHAT, min=1, max=10_000)] = None
-    noise: Annotated[
-        str | None, option("Shares of training labels to flip, comma-separated: 0,0.2,0.5.", panel=_WHAT)
-    ] = None
-    sizes: Annotated[str | None, option("Numbers of training rows, comma-separated.", panel=_WHAT)] = None
-    epochs: Annotated[int | None, option("Number of epochs: a trial, not the paper's recipe.", panel=_WHAT, min=1)] = (
-        None
-    )
-    device: Annotated[str, option("Where to train: cpu, cuda, cuda:1, or auto.", panel=_HOW, show_default=True)] = "cpu"
-    backend: Annotated[
-        Backend, option("Processes on this machine (loky), or a Ray cluster (ray).", panel=_HOW, show_default=True)
-    ] = Backend.loky
-    jobs: Annotated[
-        int,
-        option(
-            "Batches to run at once; -1 for one per processor.", "--jobs", "-j", panel=_HOW, show_default=True, min=-1
-        ),
-    ] = 1
-    address: Annotated[str | None, option("Address of the cluster; if not given, one is started here.", panel=_HOW)] = (
-        None
-    )
-    batch: Annotated[
-        int | None, option("Most runs to train side by side; all that fit if not given.", panel=_HOW, min=1)
-    ] = None
-    render_only: Annotated[
-        bool, option("Run nothing; only render existing results.", "--render-only", panel=_HOW, show_default=True)
-    ] = False
-    out: Annotated[
-        Path,
-        option("Folder for results. Existing results are not run again.", "--out", "-o", panel=_HOW, show_default=True),
-    ] = Path("results")
 
 
 def reproduce(terminal: Terminal, options: ReproduceOptions) -> None:
-    """Run the paper's tables and figures, and compare them with the published numbers.
-
-    Results are saved as soon as they are known: a sweep that was stopped or killed resumes when the same command is run
-    again. Tables (Markdown, CSV) and pictures are written next to the results.
-    """
-    from legendretron._internal.provenance import provenance
-    from legendretron._internal.validation import check_device
-    from legendretron.cli.sweep_progress import SweepProgress
-    from legendretron.experiments import Resources, render, sweep
-    from legendretron.experiments.runner import code_of
-
+    """See :class:`~legendretron.cli.command_options.ReproduceOptions`."""
     asked = _select_experiments(options)
     data, epochs, out = options.data, options.epochs, options.out
     device = str(check_device(options.device))
@@ -152,8 +94,6 @@ def reproduce(terminal: Terminal, options: ReproduceOptions) -> None:
 
 
 def _select_experiments(options: ReproduceOptions) -> list[Experiment]:
-    from legendretron.paper import EXPERIMENTS
-
     table = options.table
     if table != "all" and table not in EXPERIMENTS:
         raise wrong("TABLE", f"there is no table {table!r}; use one of {', '.join(EXPERIMENTS)}, or all.")

@@ -36,19 +36,13 @@ if TYPE_CHECKING:
 
 
 class EncodedSource(BlockSource):
-    """Rows as an encoder encodes them, which is fitted in a pass of its own.
-
-    Attributes
-    ----------
-    left_out : LeftOut
-        Rows that are left out since something is missing in them, if the options say so.
-    """
+    """Rows as an encoder encodes them, which is fitted in a pass of its own."""
 
     def __init__(
         self, parts: TableParts, target: str, encoder: TableEncoder, *, skip_bad_rows: int = 0, **options: Any
     ) -> None:
         self._parts, self._target, self._options, self.encoder = parts, target, options, encoder
-        self._skips = skip_bad_rows > 0
+        self._skips, self.n_blocks = skip_bad_rows > 0, len(parts.files)
         self.left_out = LeftOut()
         for path in parts.files:
             for table in self._tables(path, {}):
@@ -62,11 +56,6 @@ class EncodedSource(BlockSource):
                     where = f", {table.place_of(min(words))}" if words else ""
                     raise ValueError(f"{str(path)!r}{where}: {error}") from error
         self.feature_names = tuple(encoder.get_feature_names_out())
-
-    @property
-    def n_blocks(self) -> int:
-        """Files: they are read from the beginning."""
-        return len(self._parts.files)
 
     def _tables(self, path: Path, faults: dict[int, str]) -> Iterator[Table]:
         one_file = TableParts((path,), self._parts.format)
@@ -100,7 +89,7 @@ def fit_in_batches(
     options: FitOptions,
     estimator: LinearLinkClassifier,
     parts: TableParts,
-    set_noise: Callable[[np.ndarray], None] | None,
+    set_noise: Callable[[np.ndarray], None],
 ) -> tuple[FitScores, TableEncoder | None]:
     """Fit, with a progress bar on a terminal, and score the model; return also what encoded the table, if it has text."""
     target, text, skip_bad_rows = options.target, options.text, options.skip_bad_rows
@@ -141,7 +130,7 @@ def fit_in_batches(
         # without a label, a row is bad, if some may be
         unlabelled = None if missing_labels == "error" and skip_bad_rows else missing_labels
         source = open_source(parts, target, **columns, skip_bad_rows=allowed, missing_labels=unlabelled)
-    if set_noise is not None:
+    if options.label_noise is not None:
         set_noise(scan(source, skip_bad_rows=allowed).classes)
     try:
         estimator.fit_stream(source, skip_bad_rows=allowed)
@@ -159,12 +148,13 @@ def fit_in_batches(
         terminal.note(f"{skipped:,} bad rows were left out: {', '.join(estimator.skipped_rows_)}{rest}")
     left_out.tell(terminal)
     warn_of_similar_labels(estimator.classes_, parts.files[0], target, terminal)
-    scores = _scored(estimator, source, skipped)
+    judged = _judged(estimator, source, skipped)
+    scores = FitScores.of(judged, len(estimator.classes_), skipped + left_out.incomplete, left_out.unlabelled)
     if hint := _hint(
         scores.rows or 0, getattr(estimator, "link_alpha_", None), chosen=not estimator._strengths().fixed
     ):
         terminal.note(hint)
-    return scores._replace(left_out=skipped + left_out.total, unlabelled=left_out.unlabelled), encoder
+    return scores, encoder
 
 
 def _hint(rows: int, link_alpha: float | None, *, chosen: bool) -> str | None:
@@ -178,20 +168,12 @@ def _hint(rows: int, link_alpha: float | None, *, chosen: bool) -> str | None:
     )
 
 
-def _scored(estimator: LinearLinkClassifier, source: Source, skipped: int) -> FitScores:
+def _judged(estimator: LinearLinkClassifier, source: Source, skipped: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Labels as places of classes, and log-probabilities, of some rows after the other."""
     check = RowCheck(source.feature_names, skipped)
-    rows, loss, hits = 0, 0.0, 0
-    counts = np.zeros(len(estimator.classes_), dtype=np.int64)
     for batch in read_ahead(map(check, source.batches())):
-        if not len(batch):
-            continue
-        assert batch.y is not None
-        places = np.searchsorted(estimator.classes_, batch.y)
-        X = batch.X.astype(estimator.coef_.dtype, copy=False)
-        for part, log_p in estimator._log_proba_in_parts(X):
-            own = places[part]
-            loss -= float(log_p[np.arange(len(own)), own].sum(dtype=np.float64))
-            hits += int((log_p.argmax(1) == own).sum())
-        rows += len(batch)
-        counts += np.bincount(places, minlength=len(counts))
-    return FitScores(rows, loss / rows, hits / rows, skipped, counts)
+        if len(batch):
+            assert batch.y is not None
+            places = np.searchsorted(estimator.classes_, batch.y)
+            X = batch.X.astype(estimator.coef_.dtype, copy=False)
+            yield from ((places[part], log_p) for part, log_p in estimator._log_proba_in_parts(X))

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from legendretron.cli.models import format_for
 from legendretron.cli.options import wrong
 from legendretron.cli.outputs import check_no_input
-
-if TYPE_CHECKING:
-    from legendretron.datasets.table_parts import TableParts
+from legendretron.datasets.table_parts import TableParts, find_parts
 
 #: Bytes from which a file is read in batches.
 _LARGE = 2**30
@@ -30,9 +29,6 @@ def streamed_parts(
 
     Outputs, by their options, must not be among them.
     """
-    from legendretron.cli.models import format_for
-    from legendretron.datasets.table_parts import find_parts
-
     if data.is_fifo():
         return None  # refused where files are read
     alone = data.is_file()

@@ -3,77 +3,37 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from legendretron._internal.extras import import_extra
+import numpy as np
+
+from legendretron._internal.extras import pandas
+from legendretron.cli.command_options import THRESHOLD, SuspiciousOptions
 from legendretron.cli.label_noise import found_noise, noise_in_words
-from legendretron.cli.options import DataFile, Keep, LabelledTableOptions, ModelFile, option, wrong
+from legendretron.cli.models import checked_features, labelled_table, linear_of, load_estimator
+from legendretron.cli.options import wrong
 from legendretron.cli.outputs import (
     TABLES,
     check_outputs,
     file_or_none,
     frame_bytes,
-    json_values,
+    json_columns,
     picture_bytes,
     write_output,
 )
 from legendretron.cli.terminal import Terminal, grid
+from legendretron.datasets.tables import Table
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    from legendretron.datasets.tables import Table
     from legendretron.estimators import TableClassifier
     from legendretron.estimators.base import LinearLinkClassifier
 
 #: Parts of the rows, each judged by a model that was fitted to the others.
 FOLDS = 5
-#: Rows whose labels are right with a smaller probability are suspicious.
-THRESHOLD = 0.5
-
-
-@dataclass(kw_only=True)
-class SuspiciousOptions(LabelledTableOptions):
-    """Options of ``suspicious``."""
-
-    model: ModelFile
-    data: DataFile
-    out: Annotated[
-        Path | None,
-        option("File for the rows: .csv, .tsv or .parquet, or -.", "--out", "-o", show_default="print as CSV"),
-    ] = None
-    threshold: Annotated[
-        float,
-        option("Rows whose label is right with a smaller probability are listed.", show_default=True, min=0.0, max=1.0),
-    ] = THRESHOLD
-    refit: Annotated[
-        bool,
-        option(
-            "Judge each fifth of the rows by a model fitted to the others, which has not seen it; needed for the rows "
-            "that MODEL was fitted to. Or judge all rows by MODEL itself.",
-            "--refit/--no-refit",
-            show_default=True,
-        ),
-    ] = True
-    plot: Annotated[
-        Path | None, option("File for a picture (.png, .svg or .pdf) of the rows, the most doubtful first.")
-    ] = None
-    keep: Keep = None
 
 
 def suspicious(terminal: Terminal, options: SuspiciousOptions) -> None:
-    """List the rows of a table whose labels are probably wrong, the most suspicious first.
-
-    Columns: line, that of a text file; row_from_0, the number of the row of data, counted from 0; label, as it is;
-    suggested, the most probable class given features and label; quality, the probability that the label is right.
-
-    How many labels are wrong is taken from the model: see fit --label-noise. If it knows of none, one row is taken to be
-    wrong, so that rows are still in order.
-    """
-    from legendretron.cli.models import labelled_table, linear_of, load_estimator
-
+    """See :class:`~legendretron.cli.command_options.SuspiciousOptions`."""
     model, data, out, plot = options.model, options.data, file_or_none(options.out), options.plot
     check_outputs({"--out": out, "--plot": plot}, {"MODEL": model, "DATA": data}, out_ends=TABLES)
     fitted = load_estimator(model)
@@ -97,14 +57,14 @@ def suspicious(terminal: Terminal, options: SuspiciousOptions) -> None:
         "plot": None if plot is None else str(plot),
     }
     if plot is not None:
-        write_output(plot, _draw(quality, options.threshold, plot.suffix))
+        from legendretron.plots import LabelQualityDisplay
+
+        write_output(plot, picture_bytes(LabelQualityDisplay(quality, options.threshold).plot, plot.suffix))
         terminal.note(f"picture: {plot}")
     if out is None:
-        kept = () if table.kept is None else table.kept
-        columns = {name: json_values(frame[name]) if name in kept else frame[name].to_numpy() for name in frame}
-        if terminal.json and (twice := [name for name in kept if name in payload]):
+        if terminal.json and (twice := [name for name in options.keep or () if name in payload]):
             raise wrong("--keep", f"{twice[0]!r} is the name of a part of the result.")
-        terminal.result({**payload, **columns}, frame_bytes(frame, ".csv").decode())
+        terminal.result({**payload, **json_columns(frame, table.kept)}, frame_bytes(frame, ".csv").decode())
         return
     write_output(out, frame_bytes(frame, out.suffix.lower()))
     terminal.result(payload, _view(payload), even_if_quiet=False)
@@ -112,8 +72,6 @@ def suspicious(terminal: Terminal, options: SuspiciousOptions) -> None:
 
 def folds_for(estimator: LinearLinkClassifier, y: np.ndarray) -> int:
     """Return in how many parts to hold out rows; a ``ValueError`` if some rows could not be judged."""
-    import numpy as np
-
     classes, counts = np.unique(y, return_counts=True)
     per_class = estimator.label_noise == "class-conditional" or np.ndim(estimator.label_noise) == 2
     alone = classes[counts < 2]
@@ -133,10 +91,6 @@ def judge(
 
     The first is ``estimator.label_quality``. With ``folds``, rows are judged by models that have not seen them.
     """
-    import numpy as np
-
-    from legendretron.cli.models import checked_features, linear_of
-
     estimator = linear_of(model)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The least populated class in y has only")
@@ -153,9 +107,6 @@ def suspicious_frame(
     After the columns to keep are the line of CSV or TSV, from 1 as in editors and in errors, and the number of the row,
     from 0 as in Python.
     """
-    import numpy as np
-
-    pandas = import_extra("pandas", "listing suspicious rows", "cli")
     order = np.argsort(quality, kind="stable")
     places = order[quality[order] < threshold]
     lines = table.lines_of(places)
@@ -170,12 +121,6 @@ def suspicious_frame(
     if twice := [name for name in columns if name in found]:
         raise wrong("--keep", f"{twice[0]!r} is the name of a column of the result.")
     return pandas.DataFrame(columns | found)
-
-
-def _draw(quality: np.ndarray, threshold: float, suffix: str) -> bytes:
-    from legendretron.plots import LabelQualityDisplay
-
-    return picture_bytes(LabelQualityDisplay(quality, threshold).plot, suffix)
 
 
 def _view(payload: dict[str, Any]) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from legendretron._internal.extras import import_extra
+from legendretron._internal.extras import arrow, compute, pandas
 from legendretron._internal.numbers import Marks, written_numbers
 from legendretron.datasets.text_form import TextForm, TextOptions, given_decimal
 
@@ -34,7 +34,6 @@ def type_text(
     plain = not as_text and form.decimal == "." and form.thousands is None
     if plain and (numbers := _cast(texts)) is not None and not (codes and hold_codes(texts)):
         return _without(numbers, missing)
-    compute = import_extra("pyarrow.compute", "reading text", "cli")
     clean = clean_texts(texts, missing)
     if not as_text and not (codes and hold_codes(clean)):
         if clean.null_count == len(clean):
@@ -58,7 +57,6 @@ def _without(numbers: np.ndarray, missing: Collection[str]) -> np.ndarray:
 
 def _cast(texts: Any) -> np.ndarray | None:
     """Numbers; None if not all texts are."""
-    arrow = import_extra("pyarrow", "reading text", "cli")
     try:
         numbers: np.ndarray = texts.cast(arrow.float64()).to_numpy()
     except arrow.ArrowInvalid:
@@ -68,8 +66,6 @@ def _cast(texts: Any) -> np.ndarray | None:
 
 def clean_texts(texts: Any, missing: Collection[str]) -> Any:
     """Return an array of text without white space at the ends, and with gaps for those that stand for a missing value."""
-    arrow = import_extra("pyarrow", "reading text", "cli")
-    compute = import_extra("pyarrow.compute", "reading text", "cli")
     clean = compute.utf8_trim_whitespace(texts)
     return compute.if_else(compute.is_in(clean, arrow.array([*missing], arrow.string())), None, clean)
 
@@ -81,7 +77,6 @@ def hold_codes(texts: Any) -> bool:
 
 def hold_leading_zeros(texts: Any) -> bool:
     """Whether at least one text of an array is a zero before other digits."""
-    compute = import_extra("pyarrow.compute", "reading text", "cli")
     begin_with_zero = texts.filter(compute.starts_with(texts, "0"))
     return len(begin_with_zero) > 0 and bool(
         compute.any(compute.match_substring_regex(compute.unique(begin_with_zero), "^0[0-9]+$")).as_py()
@@ -90,14 +85,12 @@ def hold_leading_zeros(texts: Any) -> bool:
 
 def are_digits(texts: Any) -> bool:
     """Whether all texts of an array are digits."""
-    compute = import_extra("pyarrow.compute", "reading text", "cli")
     return not compute.any(compute.match_substring_regex(texts, "[^0-9]|^$")).as_py()
 
 
 def type_columns(frame: Any, form: TextForm, as_text: Sequence[str] = ()) -> Any:
     """Return a data frame of a text file whose rows were chosen: columns of which only other rows held words are typed."""
-    arrow = import_extra("pyarrow", "reading text", "cli")
-    infer_dtype = import_extra("pandas", "reading tables", "cli").api.types.infer_dtype
+    infer_dtype = pandas.api.types.infer_dtype
     changed = {}
     for name in frame.columns:
         if name not in as_text and infer_dtype(frame[name], skipna=True) == "string":
@@ -108,7 +101,7 @@ def type_columns(frame: Any, form: TextForm, as_text: Sequence[str] = ()) -> Any
 
 def clean_frame(frame: Any, given: TextOptions, as_text: Sequence[str] = ()) -> Any:
     """Return a data frame of a file whose values have types with clean text."""
-    types = import_extra("pandas", "reading tables", "cli").api.types
+    types = pandas.api.types
     marks, changed = marks_for(None, given.na), {}
     decimal = given_decimal(given)
     spelled = Marks(decimal or ".", given.thousands) if decimal or given.thousands else None
@@ -130,7 +123,7 @@ def clean_frame(frame: Any, given: TextOptions, as_text: Sequence[str] = ()) -> 
 
 def _clean(column: Any, marks: frozenset[str]) -> Any:
     """The column itself if there is nothing to clean."""
-    types = import_extra("pandas", "reading tables", "cli").api.types
+    types = pandas.api.types
     if hasattr(column.dtype, "categories"):
         of_categories = column.cat.categories.to_series()
         same = _clean(of_categories, marks) is of_categories
@@ -151,7 +144,6 @@ def _clean(column: Any, marks: frozenset[str]) -> Any:
 
 def numbers_in(column: Any, form: TextForm | Marks | None) -> Any:
     """Return the numbers of a column of text, NaN where there is none."""
-    pandas = import_extra("pandas", "reading tables", "cli")
     codes, different = pandas.factorize(column)
     marks = (".", None) if form is None else (form.decimal, form.thousands)
     numbers = np.append(written_numbers([str(value).strip() for value in different], *marks), np.nan)

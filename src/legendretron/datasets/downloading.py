@@ -10,7 +10,8 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -127,12 +128,19 @@ def _attempt(
     opener: urllib.request.OpenerDirector, url: str, path: Path, sha256: str | None, progress: Progress | None
 ) -> None:
     request = urllib.request.Request(url, headers={"User-Agent": "legendretron"})
-    with _ask(opener, request) as response, _Writing(path):
+
+    def receive() -> bytes:
+        try:
+            return response.read(_CHUNK)
+        except (OSError, http.client.HTTPException) as error:
+            raise _Temporary(f"the connection was cut off ({error or type(error).__name__})") from error
+
+    with _ask(opener, request) as response, _writing(path):
         length = response.headers.get("Content-Length")
         total = int(length) if length is not None and length.isdigit() else None
         digest, done = hashlib.sha256(), 0
         with atomic_file(path) as file:
-            while chunk := _receive(response):
+            while chunk := receive():
                 file.write(chunk)
                 digest.update(chunk)
                 done += len(chunk)
@@ -170,28 +178,17 @@ def _ask(opener: urllib.request.OpenerDirector, request: urllib.request.Request)
         raise _Temporary(f"no connection ({error or type(error).__name__})") from error
 
 
-def _receive(response: Any) -> bytes:
-    try:
-        return response.read(_CHUNK)
-    except (OSError, http.client.HTTPException) as error:
-        raise _Temporary(f"the connection was cut off ({error or type(error).__name__})") from error
-
-
-class _Writing:
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
     """Turn an ``OSError`` of the disk into a :class:`DownloadError`; everything else passes through."""
-
-    def __init__(self, path: Path):
-        self._path = path
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if not isinstance(error, OSError) or isinstance(error, DownloadError):
-            return
-        folder = str(self._path.parent)
+    try:
+        yield
+    except DownloadError:
+        raise
+    except OSError as error:
+        folder = str(path.parent)
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             fault = f"the disk of the folder {folder!r} is full; make room or choose another folder"
         else:
             fault = f"the folder {folder!r} cannot be written to ({error.strerror or error}); choose another one"
-        raise DownloadError(f"{self._path.name!r} could not be saved: {fault}.") from error
+        raise DownloadError(f"{path.name!r} could not be saved: {fault}.") from error

@@ -28,7 +28,7 @@ class LibsvmSource(BlockSource):
     """
 
     def __init__(self, files: Sequence[Path], n_features: int | None = None) -> None:
-        self._files = list(files)
+        self._files, self.n_blocks = list(files), len(files)
         self._n_features = None if n_features is None else check_integer("n_features", n_features, 1)
         self._dense = False
         if n_features is None:
@@ -40,11 +40,6 @@ class LibsvmSource(BlockSource):
                 raise ValueError(damaged(files[0], "has no rows" if rows == 0 else "has no feature values index:value"))
             self._n_features = largest
             self._dense = given >= DENSE_SHARE * rows * largest
-
-    @property
-    def n_blocks(self) -> int:
-        """Files: they are read from the beginning."""
-        return len(self._files)
 
     def read_block(self, block: int) -> Iterator[Batch]:
         """One file, in batches."""

@@ -69,7 +69,9 @@ def find_dataset(name: str, data: str | Path | None = None) -> DatasetStatus:
     ('subset', 'missing')
     """
     info = dataset_info(name)
-    folder = cache_folder() if data is None else _check_folder(data)
+    folder = cache_folder() if data is None else Path(data).expanduser()
+    if data is not None and not folder.is_dir():
+        raise ValueError(f"data must be a folder that exists, got {str(data)!r}; leave it out to download the files.")
     return _find_images(info, folder) if info.kind == "images" else _find_file(info, folder)
 
 
@@ -85,13 +87,6 @@ def dataset_status(data: str | Path | None = None) -> list[DatasetStatus]:
     ['iris']
     """
     return [find_dataset(name, data) for name in DATASETS]
-
-
-def _check_folder(data: str | Path) -> Path:
-    folder = Path(data).expanduser()
-    if not folder.is_dir():
-        raise ValueError(f"data must be a folder that exists, got {str(data)!r}; leave it out to download the files.")
-    return folder
 
 
 def _entries(folder: Path) -> dict[str, Path]:

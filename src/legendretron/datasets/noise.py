@@ -50,15 +50,12 @@ def pair_transition(n_classes: int, eta: float) -> np.ndarray:
 
     Parameters
     ----------
-    n_classes : int
-        ``C``, at least 2.
-    eta : float
-        From 0 to 1; from 0.5 on, a wrong label is as likely as the right one.
+    n_classes, eta
+        As in :func:`symmetric_transition`; from 0.5 on, a wrong label is as likely as the right one.
 
     Returns
     -------
     ndarray of shape (C, C)
-        Row ``i`` has the probabilities of the noisy label given the true label ``i``.
 
     Examples
     --------
@@ -112,12 +109,8 @@ def symmetric_noise(y: Any, eta: float, n_classes: int, random_state: Any = None
 
     Parameters
     ----------
-    y : array-like of shape (n,), integers from 0 to C - 1
-    eta : float
-        From 0 to 1; with 0 the labels are returned unchanged, as a copy.
-    n_classes : int
-        ``C``, at least 2.
-    random_state : int, Generator, RandomState or None, default=None
+    y, eta, n_classes, random_state
+        As in these functions; with an ``eta`` of 0 the labels are returned unchanged, as a copy.
 
     Returns
     -------

@@ -6,7 +6,10 @@ used for downloads only, since a recompressed copy has another checksum. Licence
 
 from __future__ import annotations
 
+import csv
+from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.resources import files
 
 
 @dataclass(frozen=True)
@@ -72,8 +75,11 @@ IMAGE_FILES: dict[str, tuple[RemoteFile, ...]] = {
 
 
 _LIBSVM = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/multiclass/"
-_NOT_STATED = "not stated by the source"
-_UCI = "not stated by the source (LIBSVM); the UCI repository, which has the original data, says CC BY 4.0 for its data sets"
+_LICENCES = {
+    "": "not stated by the source",
+    "UCI": "not stated by the source (LIBSVM); the UCI repository, which has the original data, says CC BY 4.0 for its data "
+    "sets",
+}
 _COMPRESSIONS = ("", ".bz2", ".xz", ".gz")
 
 
@@ -135,102 +141,28 @@ class DatasetInfo:
         return f"Get {' and '.join(self.addresses)}."
 
 
-def _libsvm(
-    name: str,
-    file: str,
-    rows: int,
-    features: int,
-    classes: int,
-    origin: str,
-    *,
-    labels: tuple[int, int] | None = None,
-    licence: str = _UCI,
-    notes: str = "",
-    sparse: bool = False,
-) -> DatasetInfo:
-    remote = RemoteFile(file.rpartition("/")[2], (_LIBSVM + file,))
-    return DatasetInfo(
-        name=name,
-        kind="libsvm",
-        rows=rows,
-        features=features,
-        classes=classes,
-        labels=labels or (1, classes),
-        remote_files=(remote,),
-        licence=licence,
-        origin=origin,
-        notes=notes,
-        sparse=sparse,
-    )
+def _published() -> Iterator[DatasetInfo]:
+    """Read ``published.csv``: LIBSVM's have a file there; images have 60,000 rows for training, and 10,000 for tests."""
+    for row in csv.DictReader((files(__package__) / "published.csv").read_text(encoding="utf-8").splitlines()):
+        name, file, images = row["name"], row["file"], not row["file"]
+        yield DatasetInfo(
+            name=name,
+            kind="images" if images else "libsvm",
+            rows=int(row["rows"]),
+            features=int(row["features"]),
+            classes=int(row["classes"]),
+            labels=(int(row["first_label"]), int(row["last_label"])),
+            remote_files=IMAGE_FILES[name] if images else (RemoteFile(file.rpartition("/")[2], (_LIBSVM + file,)),),
+            licence=_LICENCES.get(row["licence"], row["licence"]),
+            origin=row["origin"],
+            notes=row["notes"],
+            test_rows=10_000 if images else 0,
+            sparse=row["sparse"] == "yes",
+        )
 
-
-def _images(name: str, origin: str, licence: str) -> DatasetInfo:
-    return DatasetInfo(
-        name=name,
-        kind="images",
-        rows=60_000,
-        test_rows=10_000,
-        features=784,
-        classes=10,
-        labels=(0, 9),
-        remote_files=IMAGE_FILES[name],
-        licence=licence,
-        origin=origin,
-    )
-
-
-_NEWS = "Lang, Newsweeder: learning to filter netnews (1995); Rennie and Rifkin (2001)"
-_ALL = (
-    _libsvm("aloi", "aloi.scale.bz2", 108_000, 128, 1000,
-            "Geusebroek, Burghouts and Smeulders, The Amsterdam library of object images (2005)",
-            labels=(0, 1000), licence=_NOT_STATED,
-            notes="labels from 0 or from 1"),
-    _libsvm("sector", "sector/sector.scale.bz2", 6412, 55_197, 105,
-            "Rennie and Rifkin, Improving multiclass text classification with the SVM (2001)",
-            licence=_NOT_STATED, sparse=True),
-    _libsvm("letter", "letter.scale", 15_000, 16, 26,
-            "Slate, Letter Recognition, UCI (1991); Hsu and Lin (2002)"),
-    _libsvm("news20", "news20.scale.bz2", 15_935, 62_061, 20, _NEWS, sparse=True,
-            notes="LIBSVM's file holds which words a document has, scaled to unit length; other copies hold counts"),
-    _libsvm("Sensorless", "Sensorless.scale", 58_509, 48, 11,
-            "Bator, Dataset for Sensorless Drive Diagnosis, UCI (2015); Wang and others (2018)"),
-    _libsvm("vowel", "vowel.scale", 528, 10, 11,
-            "Deterding, Niranjan and Robinson, Vowel Recognition, UCI; Hsu and Lin (2002)",
-            labels=(0, 11),
-            notes="labels from 0 or from 1"),
-    _libsvm("usps", "usps.bz2", 7291, 256, 10,
-            "Hull, A database for handwritten text recognition research (1994)",
-            licence=_NOT_STATED,
-            notes="LIBSVM's images are smoothed by a Gaussian of 0.75 pixels; other copies have the originals"),
-    _libsvm("segment", "segment.scale", 2310, 19, 7,
-            "Statlog (Image Segmentation), UCI (1990); Hsu and Lin (2002)"),
-    _libsvm("satimage", "satimage.scale", 4435, 36, 6,
-            "Srinivasan, Statlog (Landsat Satellite), UCI (1993); Hsu and Lin (2002)",
-            labels=(1, 7),
-            notes="Statlog's own labels have a gap (1, 2, 3, 4, 5, 7)"),
-    _libsvm("glass", "glass.scale", 214, 9, 6,
-            "German, Glass Identification, UCI (1987); Hsu and Lin (2002)",
-            labels=(1, 7),
-            notes="labels have a gap (1, 2, 3, 5, 6, 7); the paper's table prints 36 features, an error of the table"),
-    _libsvm("vehicle", "vehicle.scale", 846, 18, 4,
-            "Mowforth and Shepherd, Statlog (Vehicle Silhouettes), UCI; Hsu and Lin (2002)"),
-    _libsvm("dna", "dna.scale", 2000, 180, 3,
-            "Statlog (Molecular Biology, splice junctions), UCI (1991); Hsu and Lin (2002)"),
-    _libsvm("svmguide2", "svmguide2", 391, 20, 3,
-            "Hsu, Chang and Lin, A practical guide to support vector classification (2003)",
-            licence=_NOT_STATED, notes="values as distributed, not scaled"),
-    _libsvm("wine", "wine.scale", 178, 13, 3,
-            "Aeberhard and Forina, Wine, UCI (1991); Hsu and Lin (2002)"),
-    _libsvm("iris", "iris.scale", 150, 4, 3,
-            "Fisher, The use of multiple measurements in taxonomic problems (1936); UCI; Hsu and Lin (2002)"),
-    _images("mnist", "LeCun, Cortes and Burges, The MNIST database of handwritten digits (1998)", _NOT_STATED),
-    _images("fashion-mnist", "Xiao, Rasul and Vollgraf, Fashion-MNIST (2017), arXiv:1708.07747", "MIT"),
-    _images("kmnist", "Clanuwat and others, Deep learning for classical Japanese literature (2018), arXiv:1812.01718",
-            "CC BY-SA 4.0"),
-)  # fmt: skip
 
 #: Every data set by its name, in the order of the paper's tables.
-DATASETS: dict[str, DatasetInfo] = {info.name: info for info in _ALL}
+DATASETS: dict[str, DatasetInfo] = {info.name: info for info in _published()}
 
 
 def spelling(name: str) -> str:

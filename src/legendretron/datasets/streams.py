@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from legendretron._internal.extras import import_extra
+from legendretron._internal.extras import arrow, arrow_datasets, import_extra
 from legendretron._internal.parameters import spell
 from legendretron.datasets.clean_text import clean_texts, marks_for, numbers_in
 from legendretron.datasets.libsvm import LibsvmSource
@@ -75,18 +75,16 @@ def source_of(
         return open_source(parts, target, features=features, drop=list(drop), skip_bad_rows=skip_bad_rows)
     if parts.format != "parquet":
         raise ValueError(f"weight={weight!r} names a column, which is read from Parquet only; {parts.format} is given.")
-    dataset = import_extra("pyarrow.dataset", "reading Parquet", "cli")
-    return as_source(dataset.dataset([str(file) for file in parts.files], format="parquet"), **columns)
+    return as_source(arrow_datasets.dataset([str(file) for file in parts.files], format="parquet"), **columns)
 
 
 def _remote(paths: list[str]) -> Any:
     """A data set of Parquet files elsewhere."""
-    dataset = import_extra("pyarrow.dataset", "reading Parquet", "cli")
     if len(paths) == 1:
-        return dataset.dataset(paths[0], format="parquet")
+        return arrow_datasets.dataset(paths[0], format="parquet")
     systems = import_extra("pyarrow.fs", "reading Parquet", "cli")
     found = [systems.FileSystem.from_uri(path) for path in paths]
-    return dataset.dataset([path for _, path in found], format="parquet", filesystem=found[0][0])
+    return arrow_datasets.dataset([path for _, path in found], format="parquet", filesystem=found[0][0])
 
 
 class TextSource(BlockSource):
@@ -102,12 +100,7 @@ class TextSource(BlockSource):
         skip_bad_rows: int = 0,
     ) -> None:
         self._files, self._target, self._missing, self._skips = list(files), target, missing, skip_bad_rows > 0
-        self.feature_names = tuple(features)
-
-    @property
-    def n_blocks(self) -> int:
-        """Files: they are read from the beginning."""
-        return len(self._files)
+        self.feature_names, self.n_blocks = tuple(features), len(files)
 
     def read_block(self, block: int) -> Iterator[Batch]:
         """One file, in batches; lines that are no rows come last."""
@@ -138,7 +131,6 @@ class TextSource(BlockSource):
 
     def _numbers(self, column: Any, form: TextForm) -> tuple[np.ndarray, dict[int, str]]:
         """Numbers of a column, NaN where there is none; and the texts that are no numbers, by their row."""
-        arrow = import_extra("pyarrow", "reading text", "cli")
         if not arrow.types.is_string(column.type):
             return column.to_numpy(zero_copy_only=False), {}
         texts = clean_texts(column, self._missing).to_pandas()
@@ -197,13 +189,13 @@ def open_source(
             f"{str(parts.files[0])!r} is an Excel file, which is not read in batches; save it as CSV or Parquet."
         )
     named = TYPED[parts.format]
-    arrow = import_extra("pyarrow", f"reading {named}", "cli")
-    dataset = import_extra("pyarrow.dataset", f"reading {named}", "cli")
     chosen = choose_columns(parts.files[0], header_of(parts.files[0], parts.format), target, features, drop)
     local = import_extra("pyarrow.fs", f"reading {named}", "cli").LocalFileSystem()
     try:
         # on this file system: a name with a colon would be taken for a URL
-        opened = dataset.dataset([str(path) for path in parts.files], format=_DATASETS[parts.format], filesystem=local)
+        opened = arrow_datasets.dataset(
+            [str(path) for path in parts.files], format=_DATASETS[parts.format], filesystem=local
+        )
     except (arrow.ArrowException, OSError) as error:
         raise ValueError(f"{str(parts.files[0])!r} is damaged or not {named}: {error}") from error
     there = {name.strip(): name for name in opened.schema.names}

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from legendretron._internal.arguments import check_choice
 from legendretron._internal.columns import check_names
-from legendretron._internal.extras import import_extra
+from legendretron._internal.extras import arrow, compute, pandas
 from legendretron._internal.parameters import spell
 from legendretron.datasets.clean_text import clean_frame, marks_for, type_text
 from legendretron.datasets.text_file import OtherEncodingError, TextFile, join_batches
@@ -45,6 +46,38 @@ SUFFIXES = ", ".join(ends[0] for ends in [*FORMATS.values()][:-1]) + f" or {[*FO
 
 class UnreadFormatError(ValueError):
     """A file of a format that is not read, by its extension; the message says how to convert it."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What to read of a table, and how."""
+
+    target: str | None = None  #: column of the labels
+    features: Sequence[str] | None = None  #: columns to take, in this order; None for all but the target
+    drop: Sequence[str] | None = None  #: columns to leave out
+    keep: Sequence[str] = ()  #: columns to return as they stand in the file
+    as_text: Sequence[str] = ()  #: columns whose values are categories
+    text: TextOptions | None = None  #: how a file of text is written
+    missing: str = "impute"  #: what to do with gaps in features
+    missing_labels: str = "error"  #: what to do with rows without a label
+    n_features: int | None = None  #: of LIBSVM text
+    numeric: Sequence[str] | None = None  #: columns of digits with leading zeros that are numbers; None: all are
+    numbers: Sequence[str] = ()  #: columns in which text is a fault of the row
+
+    @property
+    def only_kept(self) -> list[str]:
+        """Columns to keep that are no features."""
+        return [name for name in self.keep if name not in (self.features or ())]
+
+    @property
+    def texts(self) -> list[str]:
+        """Columns that are read as they are written: labels, categories, and columns to keep that are no features."""
+        return [*([] if self.target is None else [self.target]), *self.as_text, *self.only_kept]
+
+    @property
+    def options(self) -> TextOptions:
+        """How a file of text is written, as far as it is given."""
+        return TextOptions() if self.text is None else self.text
 
 
 class FileRows(NamedTuple):
@@ -94,15 +127,7 @@ def header_of(path: Path, kind: str, text: TextOptions | None = None) -> list[st
     return names
 
 
-def read_frame(
-    path: Path,
-    kind: str,
-    *,
-    as_text: Sequence[str] = (),
-    text: TextOptions | None = None,
-    keep: Sequence[str] = (),
-    numeric: Sequence[str] | None = None,
-) -> FileRows:
+def read_frame(path: Path, kind: str, wanted: Wanted) -> FileRows:
     """Read a file into a pandas data frame with distinct, non-empty column names.
 
     White space at the ends of text and of names is taken off, in all formats; what then is empty, or a mark of missing
@@ -110,71 +135,52 @@ def read_frame(
     """
     if path.is_dir():
         raise ValueError(f"{str(path)!r} is a folder; give a file in it.")
-    options = TextOptions() if text is None else text
     if kind in TYPED:
-        check_names(repr(str(path)), typed_header(path, kind))
-        ((frame, kept),) = typed_chunks(path, kind, None, keep, options.na)
-        rows = FileRows(clean_frame(frame, options, as_text), kept=kept)
+        (rows,) = frame_chunks(path, kind, None, wanted)
     else:
-        form, table = _read_text(path, kind, options)
-        rows = _typed(table, form, options, as_text, keep, numeric)
+        form, table = _read_text(path, kind, wanted.options)
+        rows = _typed(table, form, wanted, find_codes=wanted.numeric is not None)
     if len(rows.frame) == 0:
         raise ValueError(f"{str(path)!r} has column names but no rows.")
     return rows
 
 
 def frame_chunks(
-    path: Path,
-    kind: str,
-    rows: int,
-    *,
-    as_text: Sequence[str] = (),
-    text: TextOptions | None = None,
-    keep: Sequence[str] = (),
-    bad_lines: dict[int, str] | None = None,
+    path: Path, kind: str, rows: int | None, wanted: Wanted, bad_lines: dict[int, str] | None = None
 ) -> Iterator[FileRows]:
     """Read what :func:`read_frame` does in data frames of so many rows at most, one after the other.
 
     Types of the columns of text are those of each frame. Text must be UTF-8, or in the encoding that is given. Lines with too
     many fields are an error, unless there is a dictionary for them; then they are left out, and added there.
     """
-    options = TextOptions() if text is None else text
+    options = wanted.options
     if kind in TYPED:
         check_names(repr(str(path)), typed_header(path, kind))
-        for frame, kept in typed_chunks(path, kind, rows, keep, options.na):
-            yield FileRows(clean_frame(frame, options, as_text), kept=kept)
+        for frame, kept in typed_chunks(path, kind, rows, wanted.keep, options.na):
+            yield FileRows(clean_frame(frame, options, wanted.texts), kept=kept)
         return
+    assert rows is not None
     file = TextFile.open(path, kind, options)
     for table in join_batches(file.batches(bad_lines=bad_lines), rows):
-        yield _typed(table, file.form, options, as_text, keep)
+        yield _typed(table, file.form, wanted)
 
 
-def _typed(
-    table: Any,
-    form: TextForm,
-    options: TextOptions,
-    as_text: Sequence[str],
-    keep: Sequence[str],
-    numeric: Sequence[str] | None = None,
-) -> FileRows:
+def _typed(table: Any, form: TextForm, wanted: Wanted, *, find_codes: bool = False) -> FileRows:
     """Columns of text as what they mean; those to keep as they are written, where only an empty field is a gap."""
-    pandas = import_extra("pandas", "reading tables", "cli")
-    compute = import_extra("pyarrow.compute", "reading text", "cli")
-    marks = marks_for(form, options.na)
+    marks, as_text = marks_for(form, wanted.options.na), wanted.texts
     columns, kept = {}, {}
     written = table.columns[::-1]
     for name in table.column_names:
         texts = written.pop()
-        if name in keep:
+        if name in wanted.keep:
             kept[name] = compute.if_else(compute.equal(texts, ""), None, texts).to_pandas().array
-        codes = numeric is not None and name not in numeric
+        codes = find_codes and name not in (wanted.numeric or ())
         columns[name] = type_text(texts, form, marks, as_text=name in as_text, codes=codes)
     return FileRows(pandas.DataFrame(columns), form, pandas.DataFrame(kept) if kept else None)
 
 
 def _read_text(path: Path, kind: str, given: TextOptions) -> tuple[TextForm, Any]:
     """How a file turned out to be written, and its columns as text."""
-    arrow = import_extra("pyarrow", "reading text", "cli")
     try:
         file = TextFile.open(path, kind, given)
         schema = arrow.schema([(name, arrow.string()) for name in file.names])

@@ -14,11 +14,12 @@ import numpy as np
 
 from legendretron._internal.arguments import check_choice
 from legendretron._internal.columns import check_known, choose_names, quoted
+from legendretron._internal.extras import pandas
 from legendretron._internal.labels import label_text
 from legendretron._internal.numbers import marks_of
 from legendretron._internal.parameters import spell
 from legendretron.datasets.clean_text import numbers_in, type_columns
-from legendretron.datasets.table_files import FileRows, format_of, read_frame
+from legendretron.datasets.table_files import FileRows, Wanted, format_of, read_frame
 from legendretron.datasets.text_file import lines_of_rows, place_of_row
 from legendretron.datasets.text_form import TextForm, TextOptions
 
@@ -37,35 +38,6 @@ _EXACT = 2.0**53  #: up to here a double holds every integer
 class Table:
     r"""What :func:`read_table` returns.
 
-    Attributes
-    ----------
-    path : Path
-        The file.
-    X : data frame, ndarray or sparse matrix of shape (n, d)
-        Features; a data frame of floats unless the file was LIBSVM text.
-    y : ndarray of shape (n,) or None
-        Labels: integers, booleans or strings; None if no target was given.
-    feature_names : tuple of str or None
-        Names of the columns of ``X``; None for LIBSVM text, which has none.
-    target : str or None
-        The column of the labels.
-    written : ndarray of shape (n,) or None
-        The labels as the text of a CSV or TSV file has them.
-    rows : ndarray of shape (n,) or None
-        Numbers of the rows in the file, from 0, if some were left out.
-    left_out : int
-        Number of rows that were left out since features are missing.
-    unlabelled : int
-        Number of rows that were left out since the label is missing.
-    labels_left_out : frozenset of str
-        Labels of rows that were left out, as text.
-    kept : data frame or None
-        Columns that were to be kept, as they stand in the file.
-    form : TextForm or None
-        How a CSV or TSV file is written.
-    first_row : int
-        Number of the first row in the file, if the table is a part of it.
-
     Examples
     --------
     >>> import tempfile
@@ -77,19 +49,19 @@ class Table:
     ((2, 1), 'kind')
     """
 
-    path: Path
-    X: Any
-    y: np.ndarray | None
-    feature_names: tuple[str, ...] | None
-    target: str | None
-    written: np.ndarray | None = None
-    rows: np.ndarray | None = None
-    left_out: int = 0
-    unlabelled: int = 0
-    labels_left_out: frozenset[str] = frozenset()
-    kept: Any = None
-    form: TextForm | None = None
-    first_row: int = 0
+    path: Path  #: the file
+    X: Any  #: (n, d), features: a data frame of floats; of LIBSVM text an array or a sparse matrix
+    y: np.ndarray | None  #: (n,), labels: integers, booleans or strings; None if no target was given
+    feature_names: tuple[str, ...] | None  #: names of the columns of ``X``; None for LIBSVM text, which has none
+    target: str | None  #: the column of the labels
+    written: np.ndarray | None = None  #: (n,), the labels as the text of a CSV or TSV file has them
+    rows: np.ndarray | None = None  #: (n,), numbers of the rows in the file, from 0, if some were left out
+    left_out: int = 0  #: rows that were left out since features are missing
+    unlabelled: int = 0  #: rows that were left out since the label is missing
+    labels_left_out: frozenset[str] = frozenset()  #: labels of rows that were left out, as text
+    kept: Any = None  #: data frame of the columns that were to be kept, as they stand in the file
+    form: TextForm | None = None  #: how a CSV or TSV file is written
+    first_row: int = 0  #: number of the first row in the file, if the table is a part of it
 
     def place_of(self, row: int) -> str:
         """Where in the file a row of the table stands: a line of text, or a row group of Parquet."""
@@ -172,36 +144,19 @@ def read_table(
 
 
 def read_columns(
-    path: str | os.PathLike[str],
-    target: str | None = None,
-    *,
-    features: Sequence[str] | None = None,
-    drop: Sequence[str] | None = None,
-    format: str | None = None,
-    n_features: int | None = None,
-    text: TextOptions | None = None,
-    as_text: Sequence[str] = (),
-    keep: Sequence[str] = (),
-    missing: str = "impute",
-    missing_labels: str = "error",
-    find_codes: bool = False,
-    numeric: Sequence[str] = (),
+    path: str | os.PathLike[str], target: str | None = None, *, format: str | None = None, **how: Any
 ) -> Table:
-    """Read features as they are: numbers, text and dates, with gaps. Labels are as in :func:`read_table`."""
-    path = Path(path)
-    check_choice("missing", missing, MISSING)
-    check_choice("missing_labels", missing_labels, MISSING_LABELS)
+    """Read features as they are: numbers, text and dates, with gaps. Labels are as in :func:`read_table`.
+
+    For the other arguments see :class:`~legendretron.datasets.table_files.Wanted`.
+    """
+    path, wanted = Path(path), Wanted(target, **how)
+    check_choice("missing", wanted.missing, MISSING)
+    check_choice("missing_labels", wanted.missing_labels, MISSING_LABELS)
     kind = format_of(path, format)
     if kind == "libsvm":
-        if keep:
-            raise ValueError(f"{str(path)!r} is LIBSVM text, which has no columns to keep: {quoted(keep)}.")
-        return _from_libsvm(path, target, features, drop, n_features)
-    texts = texts_of(target, as_text, features, keep)
-    read = read_frame(path, kind, as_text=texts, text=text, keep=keep, numeric=[*numeric] if find_codes else None)
-    table = columns_of(
-        path, read, target, features=features, drop=drop, keep=keep, missing=missing, missing_labels=missing_labels,
-        as_text=texts,
-    )  # fmt: skip
+        return _from_libsvm(path, wanted)
+    table = columns_of(path, read_frame(path, kind, wanted), wanted)
     if table.rows is not None and not len(table.rows):
         what = (
             "has a label" if not table.left_out else "is without a missing value; leave out the columns that are empty"
@@ -212,52 +167,34 @@ def read_columns(
 
 def numbers_among(table: Table, besides: Sequence[str] = ()) -> list[str]:
     """Names of the features that are numbers, besides some."""
-    from pandas.api.types import infer_dtype, is_bool_dtype
 
     def is_number(column: Any) -> bool:
         if column.dtype == object:  # integers that are too long for 64 bits
-            return infer_dtype(column, skipna=True) in ("integer", "mixed-integer-float")
-        return _is_numeric(column.dtype) and not is_bool_dtype(column.dtype)
+            return pandas.api.types.infer_dtype(column, skipna=True) in ("integer", "mixed-integer-float")
+        return _is_numeric(column.dtype) and not pandas.api.types.is_bool_dtype(column.dtype)
 
     return [name for name in table.X.columns if name not in besides and is_number(table.X[name])]
-
-
-def texts_of(
-    target: str | None, as_text: Sequence[str], features: Sequence[str] | None, keep: Sequence[str]
-) -> list[str]:
-    """Columns that are read as they are written: labels, categories, and columns to keep that are no features."""
-    return [*([] if target is None else [target]), *as_text, *_only_kept(features, keep)]
-
-
-def _only_kept(features: Sequence[str] | None, keep: Sequence[str]) -> list[str]:
-    return [name for name in keep if name not in (features or ())]
 
 
 def columns_of(
     path: Path,
     read: FileRows,
-    target: str | None,
+    wanted: Wanted,
     *,
-    features: Sequence[str] | None = None,
-    drop: Sequence[str] | None = None,
-    keep: Sequence[str] = (),
-    missing: str = "impute",
-    missing_labels: str = "error",
     first_row: int = 0,
     faults: dict[int, str] | None = None,
-    numbers: Sequence[str] = (),
-    as_text: Sequence[str] = (),
     in_parts: bool = False,
 ) -> Table:
     """Features and labels of what was read from a file, or, if it is read in parts, of one that begins at ``first_row``.
 
     With a dictionary for ``faults``, rows without a label, or with text in a column of ``numbers``, are left out and added
-    there. For the other arguments see :func:`read_columns`.
+    there.
     """
+    target, missing, missing_labels = wanted.target, wanted.missing, wanted.missing_labels
     frame, kept = read.frame, read.kept
-    check_known(repr(str(path)), list(frame.columns), keep)
-    only_kept = _only_kept(features, keep)
-    columns = choose_columns(path, list(frame.columns), target, features, [*(drop or ()), *only_kept])
+    check_known(repr(str(path)), list(frame.columns), wanted.keep)
+    left_out_columns = [*(wanted.drop or ()), *wanted.only_kept]
+    columns = choose_columns(path, list(frame.columns), target, wanted.features, left_out_columns)
     labelled = np.ones(len(frame), dtype=bool) if target is None else frame[target].notna().to_numpy()
     if missing_labels == "error" and faults is None and not labelled.all():
         raise _missing_labels_error(path, read, target, first_row + np.flatnonzero(~labelled), in_parts)
@@ -273,9 +210,9 @@ def columns_of(
             lost = frozenset(label_text(label) for label in frame[target][labelled & ~whole].unique())
         frame, kept = frame[whole], None if kept is None else kept[whole]
         if read.form is not None and not whole.all():
-            frame = type_columns(frame, read.form, as_text)
+            frame = type_columns(frame, read.form, wanted.texts)
     if faults is not None:
-        frame, found = without_faults(frame, target, [name for name in numbers if name in columns], read.form)
+        frame, found = without_faults(frame, target, [name for name in wanted.numbers if name in columns], read.form)
         rows = np.arange(first_row, first_row + len(read.frame)) if rows is None else rows
         faults |= {int(rows[row]): f"{fault} in row {rows[row]} (from 0)" for row, fault in found.items()}
         rows = np.delete(rows, list(found))
@@ -289,7 +226,7 @@ def columns_of(
         left_out=left_out,
         unlabelled=unlabelled,
         labels_left_out=lost,
-        kept=None if kept is None else kept[list(dict.fromkeys(keep))],
+        kept=None if kept is None else kept[list(dict.fromkeys(wanted.keep))],
         form=read.form,
         first_row=first_row,
     )
@@ -358,16 +295,18 @@ def as_numbers(table: Table) -> Table:
     return replace(table, X=_numbers(table))
 
 
-def _from_libsvm(
-    path: Path, target: str | None, features: Sequence[str] | None, drop: Sequence[str] | None, n_features: int | None
-) -> Table:
+def _from_libsvm(path: Path, wanted: Wanted) -> Table:
     from legendretron.datasets.libsvm import read_libsvm
 
-    if features is not None or drop:
+    if wanted.keep:
+        raise ValueError(f"{str(path)!r} is LIBSVM text, which has no columns to keep: {quoted(wanted.keep)}.")
+    if wanted.features is not None or wanted.drop:
         raise ValueError(f"{str(path)!r} is LIBSVM text, whose features have no names to choose or drop by.")
-    if target is not None:
-        warnings.warn(f"target {target!r} is ignored: in LIBSVM text each line begins with its label.", stacklevel=3)
-    X, labels = read_libsvm(path, n_features=n_features)
+    if wanted.target is not None:
+        warnings.warn(
+            f"target {wanted.target!r} is ignored: in LIBSVM text each line begins with its label.", stacklevel=3
+        )
+    X, labels = read_libsvm(path, n_features=wanted.n_features)
     return Table(path, X, _labels(labels, f"label of {str(path)!r}"), None, None)
 
 
@@ -417,9 +356,8 @@ def _numbers(table: Table) -> Any:
 
 
 def _is_numeric(dtype: Any) -> bool:
-    from pandas.api.types import is_bool_dtype, is_complex_dtype, is_numeric_dtype
-
-    return is_bool_dtype(dtype) or (is_numeric_dtype(dtype) and not is_complex_dtype(dtype))
+    types = pandas.api.types
+    return types.is_bool_dtype(dtype) or (types.is_numeric_dtype(dtype) and not types.is_complex_dtype(dtype))
 
 
 def _check_gaps(table: Table) -> None:
@@ -438,8 +376,6 @@ def _check_gaps(table: Table) -> None:
 
 def _first_text(column: Any) -> tuple[str, int]:
     """The first value of a column that is not a number, and its row."""
-    import pandas
-
     present = column.notna().to_numpy()
     values = column.astype(object).astype(str)
     words = present & pandas.to_numeric(values, errors="coerce").isna().to_numpy()

@@ -14,7 +14,7 @@ from typing import Any, Self
 import numpy as np
 
 from legendretron._internal.columns import check_names
-from legendretron._internal.extras import import_extra
+from legendretron._internal.extras import arrow, import_extra, parquet
 from legendretron._internal.parameters import spell
 from legendretron.datasets.clean_text import are_digits, clean_texts, hold_leading_zeros, marks_for
 from legendretron.datasets.compressed import open_compressed
@@ -100,7 +100,6 @@ class TextFile:
         Texts are those that stand in the file. Lines with too few fields have empty ones at their end; those with too many
         are an error.
         """
-        arrow = import_extra("pyarrow", "reading text", "cli")
         wanted = list(self.names if columns is None else columns)
         ways = [self._by_csv(wanted, bad_lines)]
         if self.regular:
@@ -122,7 +121,6 @@ class TextFile:
                 continue  # a field or a line that pyarrow refuses: more slowly from there on
 
     def _by_arrow(self, wanted: list[str], numbers: Collection[str], missing: Collection[str]) -> Iterator[Any]:
-        arrow = import_extra("pyarrow", "reading text", "cli")
         reading = import_extra("pyarrow.csv", "reading text", "cli")
         with open_compressed(self.path) as file:
             counted, batch = _CountedQuotes(file), None
@@ -150,7 +148,6 @@ class TextFile:
                 raise arrow.ArrowInvalid("quotation marks")
 
     def _by_csv(self, wanted: list[str], bad_lines: dict[int, str] | None) -> Iterator[Any]:
-        arrow = import_extra("pyarrow", "reading text", "cli")
         places, width = [self.names.index(name) for name in wanted], len(self.names)
 
         def batch(rows: list[list[str]]) -> Any:
@@ -253,7 +250,6 @@ def _reading(path: Path, form: TextForm) -> Iterator[None]:
 
 def join_batches(batches: Iterator[Any], rows: int) -> Iterator[Any]:
     """Yield tables of so many rows, the last one of fewer, from record batches of any number."""
-    arrow = import_extra("pyarrow", "reading text", "cli")
     held: list[Any] = []
     n = 0
     for batch in batches:
@@ -294,7 +290,6 @@ def place_of_row(path: Path, row: int, form: TextForm | None) -> str:
             return f"row {row + 2} of the sheet"
         if begins != _PARQUET:
             return f"row {row} (from 0)"
-        parquet = import_extra("pyarrow.parquet", "reading Parquet", "cli")
         with open_compressed(path) as file:
             metadata = parquet.ParquetFile(file).metadata
         end = 0

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from legendretron._internal.extras import import_extra
+from legendretron._internal.extras import arrow, import_extra, pandas, parquet
 from legendretron.datasets.clean_text import clean_names
 from legendretron.datasets.compressed import open_compressed
 
@@ -54,7 +54,6 @@ def typed_chunks(
 @contextmanager
 def _reading(path: Path, kind: str) -> Iterator[None]:
     """Inside the block, errors of those who read a file become a ``ValueError`` that names it."""
-    arrow = import_extra("pyarrow", f"reading {TYPED[kind]}", "cli")
     if kind == "excel":
         try:
             import_extra("openpyxl", f"reading {str(path)!r}, an Excel file,", "excel")
@@ -75,12 +74,11 @@ def _open_arrow(file: Any, kind: str) -> tuple[Any, Any]:
     if kind == "feather":
         opened = import_extra("pyarrow.ipc", "reading Feather", "cli").open_file(file)
         return opened.schema, opened
-    opened = import_extra("pyarrow.parquet", "reading Parquet", "cli").ParquetFile(file)
+    opened = parquet.ParquetFile(file)
     return opened.schema_arrow, opened
 
 
 def _arrow_tables(file: Any, kind: str, rows: int | None) -> Iterator[Any]:
-    arrow = import_extra("pyarrow", f"reading {TYPED[kind]}", "cli")
     _, opened = _open_arrow(file, kind)
     if rows is None:
         yield opened.read() if kind == "parquet" else opened.read_all()
@@ -96,7 +94,6 @@ def _arrow_tables(file: Any, kind: str, rows: int | None) -> Iterator[Any]:
 
 def _json_frames(file: Any, rows: int | None) -> Iterator[Any]:
     """Values with the types of JSON: texts that look like numbers or dates stay texts."""
-    pandas = import_extra("pandas", "reading JSON lines", "cli")
     with warnings.catch_warnings():
         # newer versions say that dates need no option any more where types are not converted
         warnings.filterwarnings("ignore", "The 'convert_dates' keyword")
@@ -112,16 +109,12 @@ def _json_frames(file: Any, rows: int | None) -> Iterator[Any]:
 
 
 def _sheet_parts(whole: Any, rows: int | None) -> Iterator[Any]:
-    if rows is None:
-        yield whole
-        return
-    for start in range(0, len(whole), rows):
-        yield whole[start : start + rows]
+    step = rows or max(len(whole), 1)
+    return (whole[start : start + step] for start in range(0, max(len(whole), 1), step))
 
 
 def _excel_frame(path: Path, file: Any, na: Sequence[str], rows: int | None = None) -> Any:
     """The first sheet."""
-    pandas = import_extra("pandas", "reading Excel", "cli")
     with pandas.ExcelFile(file, engine="openpyxl") as book:
         if len(book.sheet_names) > 1 and rows is None:
             warnings.warn(
@@ -133,7 +126,6 @@ def _excel_frame(path: Path, file: Any, na: Sequence[str], rows: int | None = No
 
 def _split(table: Any, keep: Sequence[str]) -> tuple[Any, Any]:
     """A data frame of all columns, and one of those to be kept, in which integers with gaps, decimals and days stay such."""
-    arrow = import_extra("pyarrow", "reading Parquet", "cli")
     known = [name for name in table.column_names if name in keep]
     if not known:
         return _as_frame(table), None
@@ -141,12 +133,10 @@ def _split(table: Any, keep: Sequence[str]) -> tuple[Any, Any]:
     for index, field in enumerate(kept.schema):
         if arrow.types.is_dictionary(field.type):
             kept = kept.set_column(index, field.name, kept.column(index).cast(field.type.value_type))
-    pandas = import_extra("pandas", "reading Parquet", "cli")
     return _as_frame(table), kept.to_pandas(types_mapper=pandas.ArrowDtype, ignore_metadata=True)
 
 
 def _as_frame(table: Any) -> Any:
-    arrow = import_extra("pyarrow", "reading Parquet", "cli")
     for index, field in enumerate(table.schema):
         if arrow.types.is_decimal(field.type):
             table = table.set_column(index, field.name, table.column(index).cast(arrow.float64()))

@@ -26,14 +26,7 @@ class SplitModel(LinearModel):
 
     The forward pass is that of a :class:`~legendretron.nn.LegendreHead` under
     :class:`~legendretron.nn.class_parallel.ClassParallel`, whose parameters are views of :attr:`flat`. So the optimiser, the
-    penalty and checkpoints work on it as on a model that is whole.
-
-    Parameters
-    ----------
-    weight : Tensor of shape (d, K)
-        Start of ``W``.
-    bias : Tensor of shape (K,)
-        Start of ``b``.
+    penalty and checkpoints work on it as on a model that is whole. It starts from ``weight`` (d, K) and ``bias`` (K,).
     """
 
     def __init__(self, weight: Tensor, bias: Tensor, link: Link, layout: Layout) -> None:

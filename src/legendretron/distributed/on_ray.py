@@ -43,7 +43,7 @@ class RayBlocks(BlockSource):
     """Blocks of a computed data set, by references into the object store."""
 
     def __init__(self, blocks: list[Any], reader: RecordReader) -> None:
-        self._blocks, self._reader = blocks, reader
+        self._blocks, self._reader, self.n_blocks = blocks, reader, len(blocks)
         self.feature_names = reader.features
 
     @classmethod
@@ -60,11 +60,6 @@ class RayBlocks(BlockSource):
         wanted = None if columns["features"] is None else tuple(columns["features"])
         reader = RecordReader(columns["target"], wanted, columns["weight"], columns["drop"])
         return cls(blocks, RecordReader.of_schema(schema, reader))
-
-    @property
-    def n_blocks(self) -> int:
-        """Blocks of the data set."""
-        return len(self._blocks)
 
     def read_block(self, block: int) -> Iterator[Batch]:
         """One block; its rows have numbers as those of a file."""

@@ -105,19 +105,10 @@ def fit_torchrun(
         What to fit; ``batch_size`` is that of a joint batch.
     data : str, path, list of them, or anything for as_source
         Files, folders or patterns that every process can read, or the same source on all of them.
-    target, weight, features, drop
-        Columns; see :func:`~legendretron.streaming.as_source`.
-    n_shards : int, optional
-        Parts that the rows are divided into; as many as there are processes that read different rows, if not given. The
-        result depends on it, but not on the number of processes.
-    class_parallel : int
-        Over how many processes the classes are divided; it divides their number. These read the same rows.
+    target, weight, features, drop, n_shards, class_parallel, checkpoint_steps, skip_bad_rows
+        As in :func:`~legendretron.distributed.fit_ray`, with processes for workers.
     checkpoint : path, optional
         File for the state of training, in a folder that all machines share. Removed at the end.
-    checkpoint_steps : int, optional
-        Steps between two checkpoints. If not given, there is one every 10 epochs.
-    skip_bad_rows : int
-        How many rows with missing values may be left out.
     out : path, optional
         File that the first process writes the model to, before the checkpoint is removed.
 

@@ -55,20 +55,14 @@ def executed(
         return
     import joblib
 
-    with _cluster(backend, n_jobs, address), joblib.parallel_config(backend=backend, n_jobs=n_jobs):
+    with contextlib.ExitStack() as stack:
+        if backend == "ray":
+            stack.enter_context(ray_cluster(n_jobs, address))
+            _register_ray()
+        stack.enter_context(joblib.parallel_config(backend=backend, n_jobs=n_jobs))
         # one task at a time for each worker: a batch that waits in a worker's queue could be done by another
         parallel = joblib.Parallel(return_as="generator_unordered", batch_size=1, pre_dispatch="n_jobs")
         yield from parallel(joblib.delayed(_execute)(execute, batch, resources) for batch in batches)
-
-
-@contextlib.contextmanager
-def _cluster(backend: str, n_jobs: int, address: str | None) -> Iterator[None]:
-    if backend == "ray":
-        with ray_cluster(n_jobs, address):
-            _register_ray()
-            yield
-    else:
-        yield
 
 
 def _register_ray() -> None:

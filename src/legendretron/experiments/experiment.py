@@ -33,28 +33,17 @@ class MissingDataError(ValueError):
 class Run:
     """One training, within an experiment.
 
-    Attributes
-    ----------
-    dataset, model : str
-        Names, as the experiment lists them.
-    noise : float
-        Share of the training labels that is flipped.
-    size : int, optional
-        Training rows, if not all.
-    seed : int
-        Seed of the split, the noise and the training.
-
     Examples
     --------
     >>> Run("iris", "forest", noise=0.2, size=None, seed=3).seed
     3
     """
 
-    dataset: str
-    model: str
-    noise: float
-    size: int | None
-    seed: int
+    dataset: str  #: its name, as the experiment lists it
+    model: str  #: its name, as the experiment lists it
+    noise: float  #: share of the training labels that is flipped
+    size: int | None  #: training rows, if not all
+    seed: int  #: of the split, the noise and the training
 
     @property
     def varying(self) -> dict[str, Any]:
@@ -66,21 +55,6 @@ class Run:
 class Batch:
     """Runs of one model on one data set that are trained and stored together.
 
-    Attributes
-    ----------
-    experiment : str
-        Name of the experiment.
-    dataset, model : str
-        Shared by the runs.
-    settings : dict
-        Recipe of the model; JSON. It is part of a run's key exactly as written: nothing is filled in.
-    source : str
-        Which data these are, such as ``"complete"`` or ``"subset of 100"``: results of one are never used for the other.
-    runs : tuple of Run
-        At least one.
-    trial : bool
-        Whether settings are not those of the recipe; part of the record, not of the key, which contains the settings.
-
     Examples
     --------
     >>> runs = (Run("iris", "forest", noise=0.0, size=None, seed=0),)
@@ -88,13 +62,13 @@ class Batch:
     False
     """
 
-    experiment: str
-    dataset: str
-    model: str
-    settings: Mapping[str, Any]
-    source: str
-    runs: tuple[Run, ...]
-    trial: bool = False
+    experiment: str  #: name of the experiment
+    dataset: str  #: shared by the runs
+    model: str  #: shared by the runs
+    settings: Mapping[str, Any]  #: recipe of the model, JSON; part of a run's key exactly as written
+    source: str  #: which data these are, such as ``"complete"``: results of one are never used for another
+    runs: tuple[Run, ...]  #: at least one
+    trial: bool = False  #: whether settings are not those of the recipe; part of the record, not of the key
 
     def run_keys(self) -> list[str]:
         """What identifies each run, as JSON: everything that should change its result, never device, time or commit."""
@@ -106,21 +80,14 @@ class Batch:
 class Resources:
     """Data folder and device of a batch.
 
-    Attributes
-    ----------
-    data : Path, optional
-        Folder of data sets; None where ``execute`` knows where to look, or data are downloaded.
-    device : str
-        Torch device.
-
     Examples
     --------
     >>> Resources(device="cuda").data is None
     True
     """
 
-    data: Path | None = None
-    device: str = "cpu"
+    data: Path | None = None  #: folder of data sets; None where ``execute`` knows where to look, or they are downloaded
+    device: str = "cpu"  #: torch device
 
 
 @dataclass(frozen=True)
@@ -138,13 +105,7 @@ class Outcome:
 
 
 def checked_outcome(result: object, n_runs: int) -> Outcome:
-    """What ``execute`` returned, with plain numbers.
-
-    Raises
-    ------
-    ValueError
-        If it is none, has more or fewer runs, or an entry that JSON has nothing for. The message says which.
-    """
+    """What ``execute`` returned, with plain numbers; a ``ValueError`` says what of it is wrong."""
     if not isinstance(result, Outcome):
         raise ValueError(f"execute must return an Outcome, got {type(result).__name__}.")
     if not isinstance(result.data, Mapping):
@@ -163,47 +124,6 @@ def checked_outcome(result: object, n_runs: int) -> Outcome:
 class Experiment:
     """A comparison of models on data sets: a table or figure, declared as data.
 
-    Attributes
-    ----------
-    name : str
-        As on the command line.
-    title : str
-        One-line title.
-    datasets, models : tuple of str
-        Rows and columns, in the order they are shown.
-    settings : callable
-        ``settings(model, dataset)`` returns a JSON dict from which ``execute`` builds the model. It is part of a run's key.
-    execute : callable
-        ``execute(batch, resources)`` trains and tests, and returns an :class:`Outcome`.
-    report : callable
-        ``report(records, folder)`` writes tables and pictures, and returns the files.
-    seeds : int
-        Repetitions, with seeds from 0.
-    noise : tuple of float
-        Noise levels.
-    sizes : tuple
-        Numbers of training rows; None for all.
-    side_by_side : tuple of str
-        Models of which ``execute`` trains the runs of a data set and size together; of others, each run is a batch.
-    bytes_per_run : callable, optional
-        ``bytes_per_run(model, dataset)``: memory that a run takes, to decide how many fit.
-    cost : callable
-        ``cost(run)``: duration of a run, in any unit, to estimate the time left.
-    find_data : callable
-        ``find_data(dataset, resources, on_download)``: which data these are, see :attr:`Batch.source`; it may download them,
-        and raises :class:`MissingDataError` if they are missing. ``"complete"`` for all data sets if not given.
-    by_split : bool
-        Whether the runs of all models on one split follow each other, so that times are of the same minute; otherwise those
-        of one model do.
-    left_out : callable
-        ``left_out(run)``: whether a run is not part of the experiment.
-    available_rows : callable, optional
-        ``available_rows(dataset, resources)``: number of available training rows. Larger sizes are skipped and reported,
-        never reduced.
-    trial : bool
-        Whether ``settings`` are not the recipe, as after :meth:`shortened`: records and reports then say so. Set it
-        together with other ``settings`` in ``dataclasses.replace``.
-
     Examples
     --------
     >>> comparison = Experiment(
@@ -220,23 +140,35 @@ class Experiment:
     1
     """
 
-    name: str
-    title: str
-    datasets: tuple[str, ...]
-    models: tuple[str, ...]
+    name: str  #: as on the command line
+    title: str  #: in one line
+    datasets: tuple[str, ...]  #: rows, in the order they are shown
+    models: tuple[str, ...]  #: columns, in the order they are shown
+    #: ``settings(model, dataset)``: a JSON dict from which ``execute`` builds the model; part of a run's key
     settings: Callable[[str, str], dict[str, Any]]
+    #: ``execute(batch, resources)`` trains and tests
     execute: Callable[[Batch, Resources], Outcome]
+    #: ``report(records, folder)`` writes tables and pictures, and returns the files
     report: Callable[[list[Record], Path], list[Path]]
-    seeds: int = 1
-    noise: tuple[float, ...] = (0.0,)
-    sizes: tuple[int | None, ...] = (None,)
+    seeds: int = 1  #: repetitions, with seeds from 0
+    noise: tuple[float, ...] = (0.0,)  #: noise levels
+    sizes: tuple[int | None, ...] = (None,)  #: numbers of training rows; None for all
+    #: models of which ``execute`` trains the runs of a data set and size together; of others, each run is a batch
     side_by_side: tuple[str, ...] = ()
+    #: ``bytes_per_run(model, dataset)``: memory that a run takes, to decide how many fit
     bytes_per_run: Callable[[str, str], float] | None = None
+    #: ``cost(run)``: duration of a run, in any unit, to estimate the time left
     cost: Callable[[Run], float] = field(default=lambda run: 1.0)
+    #: ``find_data(dataset, resources, on_download)``: which data these are, see :attr:`Batch.source`; it may download them,
+    #: and raises :class:`MissingDataError` if they are missing
     find_data: Callable[[str, Resources, OnDownload], str] = field(default=lambda *_: "complete")
+    #: whether the runs of all models on one split follow each other, so that times are of the same minute
     by_split: bool = False
+    #: ``left_out(run)``: whether a run is not part of the experiment
     left_out: Callable[[Run], bool] = field(default=lambda run: False)
+    #: ``available_rows(dataset, resources)``: larger sizes are skipped and reported, never reduced
     available_rows: Callable[[str, Resources], int] | None = None
+    #: whether ``settings`` are not the recipe: records and reports then say so
     trial: bool = False
 
     def __post_init__(self) -> None:

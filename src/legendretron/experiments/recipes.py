@@ -61,13 +61,7 @@ def fit_tuned(
     """Fit with the strength that has the lowest log-loss on held-out training rows of each split.
 
     Test rows and clean labels are never used: a split with noise is tuned on labels with noise.
-
-    Returns
-    -------
-    SplitResults
-        Fits on all training rows.
-    list of float
-        The strength of each.
+    Fits on all training rows are returned, and the strength of each.
     """
     runs, n = train_rows.shape
     inner = [train_test_split(np.arange(n), test_size=share, random_state=seed) for seed in seeds]
@@ -169,3 +163,21 @@ def chosen_strengths(estimator: BaseEstimator) -> dict[str, Any]:
         if best and model == "learned link" and error > 0.0:
             chosen["gain"] = -away / error
     return chosen
+
+
+def fit_recipe(
+    recipe: Mapping[str, Any],
+    device: str,
+    X: object,
+    y: np.ndarray,
+    train_rows: np.ndarray,
+    seeds: Sequence[int],
+    train_labels: np.ndarray | None = None,
+) -> tuple[SplitResults, list[dict[str, Any]]]:
+    """Fit by a recipe, all runs side by side; also return, of each run, the strength that was tuned if the recipe says so."""
+    estimator = make_estimator(recipe, device=device)
+    labels = y[train_rows] if train_labels is None else train_labels
+    if tuning := recipe.get("tuning"):
+        fitted, chosen = fit_tuned(estimator, X, y, train_rows, seeds, labels, tuning["strengths"], tuning["share"])
+        return fitted, [{"alpha": alpha} for alpha in chosen]
+    return fit_whole(estimator, X, y, train_rows, list(seeds), labels), [{} for _ in seeds]

@@ -15,22 +15,12 @@ Cell = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Comparison:
-    """A measurement in one cell against that in another, on the seeds that both have.
+    """A measurement in one cell against that in another, on the seeds that both have."""
 
-    Attributes
-    ----------
-    mean, other : Mean
-        Over these seeds.
-    difference : Mean
-        Of the pairs.
-    p : float
-        p-value of the paired t-test; NaN for one seed.
-    """
-
-    mean: Mean
-    other: Mean
-    difference: Mean
-    p: float
+    mean: Mean  #: over these seeds
+    other: Mean  #: over these seeds
+    difference: Mean  #: of the pairs
+    p: float  #: p-value of the paired t-test; NaN for one seed
 
     @property
     def welch(self) -> float:
@@ -43,18 +33,10 @@ class Comparison:
 
 
 class Results:
-    """Records of one experiment by some of their fields.
+    """Records of one experiment by some of their fields: those of each cell, by seed, are in ``cells``.
 
-    Attributes
-    ----------
-    cells : dict
-        The records of each cell by seed, in the order in which they occur.
-
-    Raises
-    ------
-    ValueError
-        If results of a data set have different numbers of rows, or a seed occurs twice, for instance after a trial with
-        fewer epochs in the same folder.
+    Results of a data set with different numbers of rows, or a seed that occurs twice, for instance after a trial with fewer
+    epochs in the same folder, raise a ``ValueError``.
 
     Examples
     --------

@@ -28,23 +28,6 @@ _USUAL_MEMORY = 8 * 10**9
 class Sweep:
     """State of a sweep.
 
-    Attributes
-    ----------
-    total, before, now : int
-        Runs requested, of these completed before, and completed by this call.
-    failed : list of (Batch, str)
-        Batches that failed, each with its error in one line. A batch whose settings are not JSON is listed without them.
-    skipped : dict
-        Missing data sets, and how to get each.
-    too_large : dict
-        Data sets that are available only in part, and the sizes for which they are too small.
-    keys : list of str
-        Keys of all runs requested, in order.
-    commits : dict
-        Versions of the code of the runs completed before, with their number.
-    cost, cost_done : float
-        As ``total`` and ``before + now``, each run weighted by its duration.
-
     Examples
     --------
     >>> state = Sweep(total=10, before=4, now=6)
@@ -52,16 +35,19 @@ class Sweep:
     (True, [])
     """
 
-    total: int
-    before: int
-    now: int = 0
+    total: int  #: runs requested
+    before: int  #: of these completed before
+    now: int = 0  #: completed by this call
+    #: batches that failed, each with its error in one line; one whose settings are not JSON is listed without them
     failed: list[tuple[Batch, str]] = field(default_factory=list)
-    skipped: dict[str, str] = field(default_factory=dict)
-    too_large: dict[str, str] = field(default_factory=dict)
-    keys: list[str] = field(default_factory=list)
-    commits: dict[str, int] = field(default_factory=dict)
-    cost: float = 0.0
-    cost_done: float = 0.0
+    skipped: dict[str, str] = field(default_factory=dict)  #: missing data sets, and how to get each
+    too_large: dict[str, str] = field(default_factory=dict)  #: data sets that are there in part, and sizes beyond that
+    keys: list[str] = field(default_factory=list)  #: of all runs requested, in order
+    commits: dict[str, int] = field(
+        default_factory=dict
+    )  #: versions of the code of runs completed before, and their number
+    cost: float = 0.0  #: as ``total``, each run weighted by its duration
+    cost_done: float = 0.0  #: as ``before + now``, weighted
 
 
 def sweep(

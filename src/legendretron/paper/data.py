@@ -26,16 +26,7 @@ def words_of_unit_length(X: scipy.sparse.csr_matrix) -> tuple[scipy.sparse.csr_m
     That is what ``news20.scale`` holds; there are other files of the same documents, with counts, or with counts divided by
     the largest of their column. The practical guide in Fan, Chang, Hsieh, Wang and Lin (2008), LIBLINEAR: a library for large
     linear classification, JMLR 9, shows its first document.
-
-    Parameters
-    ----------
-    X : sparse matrix of shape (n, features)
-        Not negative; entries that are zero do not count.
-
-    Returns
-    -------
-    sparse matrix of shape (n, features), bool
-        ``X`` itself, if its values are the scaled ones already.
+    ``X`` itself is returned, if its values are the scaled ones already.
 
     Examples
     --------
@@ -67,16 +58,8 @@ _LARGEST_STEP = 1.2
 def smoothed_digits(X: np.ndarray) -> tuple[np.ndarray, bool]:
     """Smooth images that are not smooth yet, and return whether that was done.
 
-    Parameters
-    ----------
-    X : ndarray of shape (n, 256)
-        Images of 16 x 16 pixels from -1 (background) to 1. Other values raise a ``ValueError``.
-
-    Returns
-    -------
-    ndarray of shape (n, 256), bool
-        The images convolved with a Gaussian of 0.75 pixels, with background beyond their edges; or ``X`` itself, if it is
-        smooth already.
+    Images ``(n, 256)`` are of 16 x 16 pixels from -1 (background) to 1, else it is a ``ValueError``. They are convolved with
+    a Gaussian of 0.75 pixels, with background beyond their edges.
 
     Examples
     --------

@@ -23,15 +23,6 @@ _LINEAR = 1e-3
 class MeasuredLink:
     """A link's Jacobians at data, as :class:`CanonicalityDisplay` draws them.
 
-    Attributes
-    ----------
-    asymmetry : ndarray of shape (n,)
-        ``|J - J^T| / |J|`` at each row.
-    eigenvalue_ratio : ndarray of shape (n,)
-        Smallest eigenvalue of the symmetric part over its largest in size.
-    report : CanonicalityCheck
-        The summary.
-
     Examples
     --------
     >>> from sklearn.datasets import load_iris
@@ -42,9 +33,9 @@ class MeasuredLink:
     (150,)
     """
 
-    asymmetry: np.ndarray
-    eigenvalue_ratio: np.ndarray
-    report: CanonicalityCheck
+    asymmetry: np.ndarray  #: (n,), ``|J - J^T| / |J|`` at each row
+    eigenvalue_ratio: np.ndarray  #: (n,), smallest eigenvalue of the symmetric part over its largest in size
+    report: CanonicalityCheck  #: the summary
 
     @classmethod
     def of(cls, link: Link, z: torch.Tensor) -> MeasuredLink:
@@ -95,14 +86,10 @@ class CanonicalityDisplay(Display):
             Fitted, with ``link_``; also inside a pipeline or a search.
         X : array of shape (n, n_features)
             Rows to measure at.
-        max_points : int
+        max_points, seed : int
             If there are more rows, this many are drawn at random, the same for all models.
-        seed : int
-            Of that draw.
-        name : str, optional
-            Name of a single estimator; by default that of its class.
-        ax : matplotlib axes, optional
-            Where to draw.
+        name, ax
+            Name of a single estimator, by default that of its class; and matplotlib axes to draw on.
         """
         check_integer("max_points", max_points, 1)
         check_integer("seed", seed, 0)

@@ -114,10 +114,8 @@ class LinkDisplay(Display):
             Posterior probability of a band at each point.
         n_samples, random_state : int, int or RandomState
             Number of links to sample for it, and their seed.
-        name : str, optional
-            Name of a single estimator; by default that of its class.
-        ax : matplotlib axes, optional
-            Where to draw.
+        name, ax
+            Name of a single estimator, by default that of its class; and matplotlib axes to draw on.
         """
         check_choice("unit", unit, ("own", "sigmoid"))
         check_open_unit("level", level)

@@ -111,10 +111,8 @@ class LossDisplay(Display):
             See the class.
         n_points : int
             Number of probabilities to draw at.
-        name : str, optional
-            Name of a single estimator; by default that of its class.
-        ax : matplotlib axes, optional
-            Where to draw.
+        name, ax
+            Name of a single estimator, by default that of its class; and matplotlib axes to draw on.
         log_loss : bool
             Whether to draw the log-loss as well.
         """

@@ -157,13 +157,7 @@ def inverse_link(link: Link, z: np.ndarray) -> np.ndarray:
 
 
 def partial_losses(of: Link | ProperLoss, p: np.ndarray) -> np.ndarray:
-    """Return partial losses at probabilities ``(m, C)``, so that a perfect forecast costs nothing.
-
-    Parameters
-    ----------
-    p : array of shape (m, C)
-        Probabilities inside the simplex.
-    """
+    """Return partial losses at probabilities ``(m, C)``, so that a perfect forecast costs nothing."""
     n_classes = p.shape[1]
     certain = (1 - n_classes * _NEARLY) * np.eye(n_classes) + _NEARLY
     q = like(of, np.concatenate([p, certain]))

@@ -40,15 +40,7 @@ _SETTINGS = {
 
 
 class Predictions:
-    """Probabilities of one or several models on the same labels, checked.
-
-    Parameters
-    ----------
-    y : array of shape (n,)
-        Labels of any kind.
-    predictions : array of shape (n, C) or (n,), or mapping of str to array
-        By the name of the model. One column is the probability of the second of two classes.
-    """
+    """Probabilities of one or several models on the same labels, checked; see :meth:`ReliabilityDisplay.from_predictions`."""
 
     def __init__(self, y: ArrayLike, predictions: Any, classes: Any = None, name: str | None = None) -> None:
         if not isinstance(predictions, Mapping):

@@ -55,10 +55,8 @@ class TrainingDisplay(Display):
         estimator : estimator, sequence of estimators, or mapping of str to estimator
             Fitted, with ``history_``; also inside a pipeline or a search. A model that is found by a convex solver has one
             entry only, a point.
-        name : str, optional
-            Name of a single estimator; by default that of its class.
-        ax : matplotlib axes, optional
-            Where to draw.
+        name, ax
+            Name of a single estimator, by default that of its class; and matplotlib axes to draw on.
         """
         histories = {}
         for key, model in named("estimator", estimator, name).items():

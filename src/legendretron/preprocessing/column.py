@@ -48,44 +48,23 @@ _FIELDS = {
 class FittedColumn:
     """A column as the training data showed it.
 
-    Attributes
-    ----------
-    name : str
-        Its name.
-    kind : str
-        One of ``KINDS``; of dates it says how text is read.
-        Numbers, truth values and dates become one column of numbers; categories one column each.
-        Identifiers, of which nearly all values are different, and columns without a value are left out.
-    gaps : int
-        Rows without a value. If there are any, numbers have a second column that says where.
-    mean : float
-        What a gap becomes; 0 for the other kinds.
-    categories : tuple of (str or None)
-        Categories that have a column of their own, sorted; None is the gap.
-    pooled : int
-        Different values that share one more column, together with unknown ones. If 0, there is no such column, and an
-        unknown value is 0 in all.
-    constant : bool
-        Whether the values, gaps left aside, are all the same.
-    rows : int
-        Rows of the fit.
-    rare_rows : int
-        Those of them with a category so rare that with one row less it would be pooled, or unknown.
-    low, high : float
-        The smallest and the largest number; 0 for the other kinds.
+    Numbers, truth values and dates become one column of numbers, and if there are gaps a second one that says where;
+    categories one column each. Identifiers, of which nearly all values are different, and columns without a value are left
+    out.
     """
 
     name: str
-    kind: str
-    gaps: int = 0
-    mean: float = 0.0
-    categories: tuple[str | None, ...] = ()
+    kind: str  #: one of ``KINDS``; of dates it says how text is read
+    gaps: int = 0  #: rows without a value
+    mean: float = 0.0  #: what a gap becomes; 0 for the other kinds
+    categories: tuple[str | None, ...] = ()  #: those that have a column of their own, sorted; None is the gap
+    #: different values that share one more column, with unknown ones; if 0, there is none, and an unknown value is 0 in all
     pooled: int = 0
-    constant: bool = False
-    rows: int = 0
-    rare_rows: int = 0
-    low: float = 0.0
-    high: float = 0.0
+    constant: bool = False  #: whether the values, gaps left aside, are all the same
+    rows: int = 0  #: of the fit
+    rare_rows: int = 0  #: those with a category so rare that with one row less it would be pooled, or unknown
+    low: float = 0.0  #: the smallest number; 0 for the other kinds
+    high: float = 0.0  #: the largest number
 
     def to_state(self) -> dict[str, Any]:
         """Return the attributes by name."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from legendretron._internal.extras import import_extra
+from legendretron._internal.extras import pandas
 
 #: Kinds of columns of dates, by what may come first in them besides the year, which can always; the first that fits is taken.
 DATE_KINDS = ("date", "day-first date", "month-first date")
@@ -63,7 +63,6 @@ def dates_of(texts: list[str], kind: str = "date") -> np.ndarray:
     >>> dates_of(["1970-01-03", "3.1.1970", "1/3/1970", "31.1.1970"], "day-first date").tolist()
     [2.0, 2.0, 59.0, 30.0]
     """
-    pandas = import_extra("pandas", "reading tables", "cli")
     shaped = [_as_iso(text, kind) for text in texts]
     return days_of(pandas.to_datetime(pandas.Series(shaped, dtype=object), format="ISO8601", utc=True, errors="coerce"))
 
@@ -82,7 +81,6 @@ def _as_iso(text: str, kind: str) -> str | None:
 
 def days_of(column: Any) -> np.ndarray:
     """Days since 1970-01-01 of a column of dates; a date without an offset is taken as it is."""
-    pandas = import_extra("pandas", "reading tables", "cli")
     stamps = column
     if not pandas.api.types.is_datetime64_any_dtype(column.dtype):
         stamps = pandas.to_datetime(column, utc=True)

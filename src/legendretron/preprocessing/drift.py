@@ -28,31 +28,15 @@ class DriftWarning(UserWarning):
 
 @dataclass(frozen=True)
 class Tally:
-    """How many values of a column are not like those of the fit.
+    """How many values of a column are not like those of the fit."""
 
-    Attributes
-    ----------
-    column : str
-        Its name.
-    problem : {"unknown", "missing", "outside"}
-        What is counted.
-    words : str
-        The same in words, after the numbers.
-    usual : float
-        The share of such values in the fit; not 0 or 1, though there may have been none.
-    rows : float
-        Of so many values; infinite if the share is known otherwise.
-    values, of : int
-        Such values, of so many.
-    """
-
-    column: str
-    problem: str
-    words: str
-    usual: float
-    rows: float
-    values: int
-    of: int
+    column: str  #: its name
+    problem: str  #: what is counted: ``"unknown"``, ``"missing"`` or ``"outside"``
+    words: str  #: the same in words, after the numbers
+    usual: float  #: the share of such values in the fit; not 0 or 1, though there may have been none
+    rows: float  #: of so many values; infinite if the share is known otherwise
+    values: int  #: such values
+    of: int  #: of so many
 
     @property
     def is_drift(self) -> bool:
@@ -87,16 +71,10 @@ def usual_share(count: int, rows: int) -> float:
 
 
 class DriftWatch:
-    """Inside the block, tables that are encoded are counted here, and give no warning.
-
-    Attributes
-    ----------
-    tallies : dict
-        Sums over all tables, by column and problem.
-    """
+    """Inside the block, tables that are encoded are counted here, and give no warning."""
 
     def __init__(self) -> None:
-        self.tallies: dict[tuple[str, str], Tally] = {}
+        self.tallies: dict[tuple[str, str], Tally] = {}  #: sums over all tables, by column and problem
 
     def __enter__(self) -> Self:
         self._token: Token[DriftWatch | None] = _WATCH.set(self)

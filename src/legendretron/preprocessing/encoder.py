@@ -141,12 +141,14 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if not first and not hasattr(self, "_statistics"):
             raise ValueError("an encoder that was loaded from a file cannot be fitted further; fit a new one.")
         frame, names = as_frame(X, None if first else self)
-        values = [self._read(str(name), column) for name, column in columns_of(frame)]
+        values = [self._read(name, column) for name, column in columns_of(frame)]
         if first:
-            self._check_names([str(name) for name, _ in columns_of(frame)])
-            statistics = [
-                ColumnStatistics(str(name), str(name) in list(self.categorical)) for name, _ in columns_of(frame)
-            ]
+            own = [name for name, _ in columns_of(frame)]
+            if unknown := [name for name in self.categorical if name not in own]:
+                raise ValueError(
+                    f"categorical names {unknown[0]!r}, but there is no such column; there are {own[:20]}."
+                )
+            statistics = [ColumnStatistics(name, name in list(self.categorical)) for name in own]
         else:
             statistics = self._statistics
         for of_column, read in zip(statistics, values, strict=True):
@@ -164,10 +166,6 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if name in list(self.categorical):
             return Values("text", np.empty(0), texts_of(name, column))
         return read_values(name, column)
-
-    def _check_names(self, names: list[str]) -> None:
-        if unknown := [name for name in self.categorical if name not in names]:
-            raise ValueError(f"categorical names {unknown[0]!r}, but there is no such column; there are {names[:20]}.")
 
     @property
     def columns_(self) -> tuple[FittedColumn, ...]:

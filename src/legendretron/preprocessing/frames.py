@@ -9,12 +9,12 @@ import numpy as np
 import scipy.sparse
 from sklearn.utils.validation import check_array
 
-from legendretron._internal.extras import import_extra
+from legendretron._internal.columns import quoted
+from legendretron._internal.extras import pandas
 
 
 def as_frame(X: Any, fitted: Any = None, optional: Collection[str] = ()) -> tuple[Any, np.ndarray | None]:
     """Return a table as a data frame, and the names of its columns if it came with names."""
-    pandas = import_extra("pandas", "encoding a table", "cli")
     if type(X).__module__.split(".")[0] == "pyarrow" and hasattr(X, "to_pandas"):
         X = X.to_pandas()
     elif hasattr(X, "iloc") and not hasattr(X, "columns"):
@@ -43,9 +43,8 @@ def as_frame(X: Any, fitted: Any = None, optional: Collection[str] = ()) -> tupl
         return X, None
     lacking = [name for name in known if name not in names]
     if needed := [name for name in lacking if name not in optional]:
-        shown = ", ".join(map(repr, needed[:8])) + (f" and {len(needed) - 8} more" if len(needed) > 8 else "")
         raise ValueError(
-            f"the table has no column {shown}, which the fit had; it has {', '.join(map(repr, names[:20]))}."
+            f"the table has no column {quoted(needed)}, which the fit had; it has {', '.join(map(repr, names[:20]))}."
         )
     frame = X.set_axis(names, axis=1)
     return frame.assign(**dict.fromkeys(lacking, np.nan))[known] if lacking else frame[known], None

@@ -6,7 +6,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from legendretron._internal.extras import import_extra
+from legendretron._internal.extras import pandas
 from legendretron.preprocessing.dates import days_of
 
 #: What pandas calls the values of a column of objects, and how they are read.
@@ -47,7 +47,7 @@ def read_values(name: str, column: Any) -> Values:
 
     Text is kept as it is; an empty one is a gap. A column of pandas' type ``category`` is text, whatever the categories are.
     """
-    types = import_extra("pandas", "reading tables", "cli").api.types
+    types = pandas.api.types
     dtype = column.dtype
     if hasattr(dtype, "categories"):
         return Values("text", np.empty(0), texts_of(name, column), declared=True)
@@ -87,7 +87,6 @@ def read_values(name: str, column: Any) -> Values:
 
 def texts_of(name: str, column: Any) -> Texts:
     """Return the values of a column as texts; numbers are written as short as possible, so that 1.0 is '1'."""
-    pandas = import_extra("pandas", "reading tables", "cli")
     codes, found = pandas.factorize(column)  # gaps are -1
     different = [number_text(value) for value in found]
     if bad := next((value for value in found if isinstance(value, bytes | complex)), None):
@@ -115,6 +114,5 @@ def number_text(value: Any) -> str:
 
 def numbers_of(texts: list[str]) -> np.ndarray:
     """Return the numbers that texts are; NaN where one is none."""
-    pandas = import_extra("pandas", "reading tables", "cli")
     numbers: np.ndarray = pandas.to_numeric(pandas.Series(texts, dtype=object), errors="coerce").to_numpy(np.float64)
     return numbers

@@ -178,16 +178,10 @@ class Chart:
         most = 4 if self._small else 6
         for value in _log_ticks(*self._xlim) if self._xlog else ticks(*self._xlim, most):
             at = self._x(value)
-            parts.append(f'<line class="rule" x1="{at:.1f}" x2="{at:.1f}" y1="{top:.1f}" y2="{bottom:.1f}"/>')
-            parts.append(
-                f'<text class="tick" x="{at:.1f}" y="{bottom + 14:.1f}" text-anchor="middle">{_tick_text(value)}</text>'
-            )
+            parts.append(_rule(at, at, top, bottom) + _text("tick", at, bottom + 14, "middle", _tick_text(value)))
         for value in ticks(*self._ylim, most):
             at = self._y(value)
-            parts.append(f'<line class="rule" x1="{left:.1f}" x2="{right:.1f}" y1="{at:.1f}" y2="{at:.1f}"/>')
-            parts.append(
-                f'<text class="tick" x="{left - 5:.1f}" y="{at + 4:.1f}" text-anchor="end">{_tick_text(value)}</text>'
-            )
+            parts.append(_rule(left, right, at, at) + _text("tick", left - 5, at + 4, "end", _tick_text(value)))
         room = int((self._width - _LEFT - _RIGHT) / _LETTER)
         x, y = shortened(self._labels[0], room), shortened(self._labels[1], int((bottom - top) / _LETTER))
         middle = (top + bottom) / 2
@@ -214,6 +208,14 @@ class Chart:
     def figure(self, caption: str) -> Markup:
         """Return the picture with a caption and a legend of the lines that have names."""
         return figure(self.svg(), caption, self._legend)
+
+
+def _rule(x: float, x2: float, y: float, y2: float) -> str:
+    return f'<line class="rule" x1="{x:.1f}" x2="{x2:.1f}" y1="{y:.1f}" y2="{y2:.1f}"/>'
+
+
+def _text(kind: str, x: float, y: float, anchor: str, text: str) -> str:
+    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escaped(text)}</text>'
 
 
 def _circle(kind: str, colour: str, x: float, y: float, r: float, text: str) -> str:
@@ -256,10 +258,7 @@ def forest(entries: Sequence[tuple[str, float, float, float, str]], label: str) 
 def heat_map(share: np.ndarray, names: Sequence[str], tips: Callable[[int, int], str], text: bool) -> Markup:
     """Return a confusion matrix: true classes from top to bottom, predicted ones from left to right.
 
-    Parameters
-    ----------
-    share : array of shape (C, C)
-        Of the rows of each true class; its square root is the opacity, so that rare mistakes are seen.
+    The square root of the share of a true class is the opacity, so that rare mistakes are seen.
     """
     n, longest = len(share), min(max(map(len, names)), 14)
     margin = 12 + longest * 6

@@ -38,13 +38,6 @@ def drawn_means(columns: np.ndarray, weight: np.ndarray, seed: int) -> np.ndarra
     """Draw rows with replacement, again and again, and return the weighted mean of each column: (draws, k).
 
     Many rows are divided into groups at random, and groups are drawn: means then vary as much, and take less time.
-
-    Parameters
-    ----------
-    columns : array of shape (n, k)
-        Values of each row.
-    weight : array of shape (n,)
-        Weights of the rows; they go with the rows.
     """
     rng = np.random.default_rng(seed)
     weighted = np.column_stack([columns * weight[:, None], weight])
@@ -111,13 +104,7 @@ class ClassArea(NamedTuple):
 
 
 class Measured:
-    """Scores of contestants on the same rows.
-
-    Parameters
-    ----------
-    calibrated : mapping of str to array of shape (n, C)
-        Log-probabilities of some of them after recalibration.
-    """
+    """Scores of contestants on the same rows, and of those of which there are log-probabilities after recalibration."""
 
     def __init__(
         self, rows: Rows, contestants: Mapping[str, Contestant], calibrated: Mapping[str, np.ndarray], seed: int

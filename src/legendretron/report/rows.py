@@ -84,9 +84,7 @@ class Contestant:
 
 def rows_of(model: Any, y: Any, sample_weight: Any, row_numbers: Any = None) -> Rows:
     """Check labels, weights and numbers of rows; rows of weight zero are left out."""
-    check_is_fitted(model)
-    if not hasattr(model, "predict_proba") or not hasattr(model, "classes_"):
-        raise ValueError(f"model must be a classifier with predict_proba, got {type(model).__name__}.")
+    _check_classifier(model, "model")
     check_labels(y)
     labels = column_or_1d(y)
     if not len(labels):
@@ -117,6 +115,12 @@ def rows_of(model: Any, y: Any, sample_weight: Any, row_numbers: Any = None) -> 
     return Rows(numbers[place], classes, weight, sample_weight is not None, place, called[place])
 
 
+def _check_classifier(model: Any, what: str) -> None:
+    check_is_fitted(model)
+    if not hasattr(model, "predict_proba") or not hasattr(model, "classes_"):
+        raise ValueError(f"{what} must be a classifier with predict_proba, got {type(model).__name__}.")
+
+
 def _listed(labels: Any) -> str:
     shown = [repr(label) for label in list(labels)[:_NAMED]]
     more = f" and {len(labels) - _NAMED} more" if len(labels) > _NAMED else ""
@@ -136,16 +140,8 @@ def taken(X: Any, rows: Rows, n_given: int, what: str = "X") -> Any:
 
 
 def predicted(model: Any, X: Any, rows: Rows, what: str, known: Any = None) -> np.ndarray:
-    """Return log-probabilities of the rows, classes in the order of ``rows.classes``.
-
-    Parameters
-    ----------
-    known : array of shape (n_given, C), optional
-        Its log-probabilities of all rows that were given, if they are known.
-    """
-    check_is_fitted(model)
-    if not hasattr(model, "predict_proba") or not hasattr(model, "classes_"):
-        raise ValueError(f"{what} must be a classifier with predict_proba, got {type(model).__name__}.")
+    """Return log-probabilities of the rows, classes in the order of ``rows.classes``; of all given rows they may be known."""
+    _check_classifier(model, what)
     own = np.asarray(model.classes_)
     if set(own.tolist()) != set(rows.classes.tolist()):
         raise ValueError(

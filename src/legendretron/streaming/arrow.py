@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 
 from legendretron._internal.columns import check_names, choose_names
-from legendretron._internal.extras import import_extra
+from legendretron._internal.extras import arrow, arrow_datasets, compute, parquet
 from legendretron.streaming.source import ROWS_OF_A_FILE, Batch, BlockSource
 
 _EXACT = 2.0**53  # up to here a double holds every integer
@@ -41,8 +41,7 @@ class RecordReader:
         chosen = choose_names(
             place, names, target=asked.target, weight=asked.weight, features=asked.features, drop=asked.drop
         )
-        arrow = import_extra("pyarrow", "reading record batches", "cli")
-        wrong = [name for name in chosen if not _is_number(arrow, schema.field(name).type)]
+        wrong = [name for name in chosen if not _is_number(schema.field(name).type)]
         if wrong:
             kinds = ", ".join(f"{name!r} ({schema.field(name).type})" for name in wrong[:8])
             rest = f" and {len(wrong) - 8} more" if len(wrong) > 8 else ""
@@ -62,12 +61,11 @@ class RecordReader:
 
     def check_file(self, schema: Any, first: Any, place: str, first_place: str) -> None:
         """Raise a ``ValueError`` unless a file has the columns of the first one, numbers where that has numbers."""
-        arrow = import_extra("pyarrow", "reading record batches", "cli")
         for name in self.columns:
             if name not in schema.names:
                 raise ValueError(f"{place} has no column {name!r}, which {first_place} has.")
             here, there = schema.field(name).type, first.field(name).type
-            if here != there and not (_is_number(arrow, here) and _is_number(arrow, there)):
+            if here != there and not (_is_number(here) and _is_number(there)):
                 raise ValueError(
                     f"column {name!r} changes its type: it is {here} in {place}, but {there} in {first_place}; write all "
                     "files with one type."
@@ -88,15 +86,14 @@ class RecordReader:
         return Batch(X, y, weight, np.arange(first_row, first_row + n), origin)
 
 
-def _is_number(arrow: Any, kind: Any) -> bool:
+def _is_number(kind: Any) -> bool:
     types = arrow.types
     return any(test(kind) for test in (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal))
 
 
 def _numbers(column: Any, name: str, origin: str) -> np.ndarray:
     """Numbers of a column; missing ones are NaN."""
-    arrow = import_extra("pyarrow", "reading record batches", "cli")
-    if not _is_number(arrow, column.type):
+    if not _is_number(column.type):
         raise ValueError(f"{origin}: column {name!r} must hold numbers, but here it is of type {column.type}.")
     if arrow.types.is_decimal(column.type) or arrow.types.is_boolean(column.type):
         # booleans by way of integers, from which they are cast
@@ -107,11 +104,9 @@ def _numbers(column: Any, name: str, origin: str) -> np.ndarray:
 
 def _labels(column: Any) -> np.ndarray:
     """Labels, text without white space at its ends; missing and empty ones are NaN among numbers, and None among others."""
-    arrow = import_extra("pyarrow", "reading record batches", "cli")
     if arrow.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     if arrow.types.is_string(column.type) or arrow.types.is_large_string(column.type):
-        compute = import_extra("pyarrow.compute", "reading record batches", "cli")
         column = compute.utf8_trim_whitespace(column)
         column = compute.if_else(compute.equal(column, ""), None, column)
     values: np.ndarray = _to_numpy(column)
@@ -159,7 +154,6 @@ class ArrowSource(BlockSource):
     """
 
     def __init__(self, dataset: Any, reader: RecordReader, *, batch_rows: int = _BATCH_ROWS) -> None:
-        import_extra("pyarrow.dataset", "reading data sets", "cli")
         if getattr(dataset, "_scan_options", {}).get("filter") is not None:
             raise ValueError(
                 "source must be a data set without a filter; write the rows that are wanted to files first."
@@ -172,7 +166,7 @@ class ArrowSource(BlockSource):
         first: tuple[Any, str] | None = None
         for file, fragment in enumerate(dataset.get_fragments()):
             place = _place(fragment, file)
-            constants = _partition(fragment)
+            constants = dict(arrow_datasets.get_partition_keys(fragment.partition_expression))
             if not _is_parquet(fragment):
                 self._blocks.append(_Block(file, fragment, None, 0, place, constants))
                 self.n_rows = None  # only counted by reading
@@ -182,9 +176,7 @@ class ArrowSource(BlockSource):
                 rows = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
             for name, value in constants.items():
                 if name not in schema.names:
-                    import pyarrow
-
-                    schema = schema.append(pyarrow.field(name, pyarrow.scalar(value).type))
+                    schema = schema.append(arrow.field(name, arrow.scalar(value).type))
             first = (schema, place) if first is None else first
             self._reader.check_file(schema, first[0], place, first[1])
             starts = np.concatenate([[0], np.cumsum(rows)])
@@ -197,29 +189,23 @@ class ArrowSource(BlockSource):
         if first is not None:  # the files say more than the data set, whose types are those of the first
             self._reader = RecordReader.of_schema(self._common(dataset), reader)
         self.at_once = max(1, min(self.at_once, _COLUMNS_AT_ONCE // len(self._reader.columns)))
+        self.n_blocks = len(self._blocks)
         if not self._blocks:
             raise ValueError("source is a data set without rows.")
 
     def _common(self, dataset: Any) -> Any:
         """The schema of all files: features are float32 only if they are in each of them."""
-        import pyarrow
-
         schema = dataset.schema
         for fragment in {block.file: block.fragment for block in self._blocks}.values():
             if not _is_parquet(fragment):
                 continue
             own = fragment.physical_schema
             for name in self._reader.features or ():
-                if name in own.names and own.field(name).type != pyarrow.float32():
+                if name in own.names and own.field(name).type != arrow.float32():
                     place = schema.get_field_index(name)
-                    if schema.field(place).type == pyarrow.float32():
-                        schema = schema.set(place, pyarrow.field(name, pyarrow.float64()))
+                    if schema.field(place).type == arrow.float32():
+                        schema = schema.set(place, arrow.field(name, arrow.float64()))
         return schema
-
-    @property
-    def n_blocks(self) -> int:
-        """Row groups."""
-        return len(self._blocks)
 
     def read_block(self, block: int) -> Iterator[Batch]:
         """One row group, or a file of another format than Parquet."""
@@ -253,14 +239,8 @@ def _place(fragment: Any, number: int) -> str:
     return f"part {number} of the data set" if path is None else repr(str(path))
 
 
-def _partition(fragment: Any) -> dict[str, Any]:
-    dataset = import_extra("pyarrow.dataset", "reading data sets", "cli")
-    return dict(dataset.get_partition_keys(fragment.partition_expression))
-
-
 @contextmanager
 def _opened(fragment: Any) -> Iterator[Any]:
-    parquet = import_extra("pyarrow.parquet", "reading Parquet", "cli")
     with fragment.filesystem.open_input_file(fragment.path) as file:
         yield parquet.ParquetFile(file, buffer_size=_BUFFER, pre_buffer=False)
 
@@ -268,7 +248,6 @@ def _opened(fragment: Any) -> Iterator[Any]:
 @contextmanager
 def _naming(place: str) -> Iterator[None]:
     """Inside the block, errors of pyarrow become a ``ValueError`` that names the file."""
-    arrow = import_extra("pyarrow", "reading data sets", "cli")
     try:
         yield
     except (arrow.ArrowException, OSError) as error:

@@ -102,17 +102,7 @@ _BLOCK_ROWS = 2**14
 
 
 class ArraySource(BlockSource):
-    """Rows of arrays, read in slices: of memory-mapped ones only these are in memory.
-
-    Parameters
-    ----------
-    X : array or sparse matrix of shape (n, d)
-        Features.
-    y : array of shape (n,), optional
-        Labels.
-    weight : array of shape (n,), optional
-        Weights.
-    """
+    """Rows of arrays, read in slices: of memory-mapped ones only these are in memory."""
 
     def __init__(self, X: Any, y: Any, weight: Any = None, *, block_rows: int = _BLOCK_ROWS) -> None:
         columns = getattr(X, "columns", None)
@@ -124,14 +114,10 @@ class ArraySource(BlockSource):
         shape = np.shape(X)
         if len(shape) != 2:
             raise ValueError(f"X must be of shape (n, d), got {shape}.")
+        self.n_blocks = -(-int(shape[0]) // block_rows)
         for name, part in (("y", self.y), ("sample_weight", self.weight)):
             if part is not None and part.shape != (shape[0],):
                 raise ValueError(f"{name} must be of shape ({shape[0]},), one entry for each row, got {part.shape}.")
-
-    @property
-    def n_blocks(self) -> int:
-        """Number of slices."""
-        return -(-int(self.X.shape[0]) // self.block_rows)
 
     def read_block(self, block: int) -> Iterator[Batch]:
         """One slice."""

@@ -28,14 +28,11 @@ def row_share(row_numbers: np.ndarray, seed: int, purpose: int) -> np.ndarray:
     """
     start = (int(seed) * 0x9E3779B97F4A7C15 + int(purpose) * 0xD1B54A32D192ED03) % 2**64
     with np.errstate(over="ignore"):
-        z = _mixed(row_numbers.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(start))
+        z = row_numbers.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(start)
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        z = z ^ (z >> np.uint64(31))
     return (z >> np.uint64(11)).astype(np.float64) * 2.0**-53
-
-
-def _mixed(z: np.ndarray) -> np.ndarray:
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))
 
 
 #: Bad rows of which is told where they are.
@@ -54,24 +51,14 @@ class BadRowError(ValueError):
 
 
 class RowCheck:
-    """Checks the batches of one pass, and leaves out bad rows as long as there are not too many.
-
-    Attributes
-    ----------
-    n_skipped : int
-        How many have been.
-    skipped : list of str
-        What was wrong with the first three of them, and where they are.
-    labels : set
-        Their labels.
-    """
+    """Checks the batches of one pass, and leaves out bad rows as long as there are not too many."""
 
     def __init__(self, feature_names: tuple[str, ...] | None = None, skip_bad_rows: int = 0) -> None:
         self._names, self._most = feature_names, skip_bad_rows
         self._n_features: int | None = None if feature_names is None else len(feature_names)
-        self.n_skipped = 0
-        self.skipped: list[str] = []
-        self.labels: set[Any] = set()
+        self.n_skipped = 0  #: how many have been left out
+        self.skipped: list[str] = []  #: what was wrong with the first three of them, and where they are
+        self.labels: set[Any] = set()  #: their labels
 
     def __call__(self, batch: Batch) -> Batch:
         """Return the batch without bad rows, perhaps an empty one, or raise a :class:`BadRowError` that names the place."""

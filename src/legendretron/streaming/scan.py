@@ -77,29 +77,6 @@ _ALIKE = (_NUMBERS, {"U", "O"}, {"b"})
 class Summary:
     """What the first pass has found.
 
-    Attributes
-    ----------
-    classes : ndarray of shape (C,)
-        Labels of rows with positive weight, sorted.
-    class_rows, class_weight : ndarray of shape (C,)
-        How many rows with positive weight each class has, and the sum of their weights.
-    n_rows : int
-        Rows with positive weight. Others are left out.
-    mean, variance : ndarray of shape (d,)
-        Weighted, float64.
-    dtype : dtype
-        Of the features: float32 if all batches are, else float64.
-    sparse : bool
-        Whether batches are sparse matrices.
-    n_skipped : int
-        Bad rows that were left out.
-    feature_names : tuple of str or None
-        Of the source.
-    skipped : tuple of str
-        What was wrong with the first bad rows, and where they are.
-    lost : tuple
-        Labels that only bad rows have.
-
     Examples
     --------
     >>> from legendretron.streaming import as_source
@@ -108,18 +85,18 @@ class Summary:
     (2, [1.0])
     """
 
-    classes: np.ndarray
-    class_rows: np.ndarray
-    class_weight: np.ndarray
-    n_rows: int
-    mean: np.ndarray
-    variance: np.ndarray
-    dtype: Any
-    sparse: bool
-    n_skipped: int
-    feature_names: tuple[str, ...] | None
-    skipped: tuple[str, ...] = ()
-    lost: tuple[Any, ...] = ()
+    classes: np.ndarray  #: (C,), labels of rows with positive weight, sorted
+    class_rows: np.ndarray  #: (C,), rows with positive weight of each class
+    class_weight: np.ndarray  #: (C,), the sum of their weights
+    n_rows: int  #: rows with positive weight; others are left out
+    mean: np.ndarray  #: (d,), weighted means, float64
+    variance: np.ndarray  #: (d,), weighted variances, float64
+    dtype: Any  #: of the features: float32 if all batches are, else float64
+    sparse: bool  #: whether batches are sparse matrices
+    n_skipped: int  #: bad rows that were left out
+    feature_names: tuple[str, ...] | None  #: of the source
+    skipped: tuple[str, ...] = ()  #: what was wrong with the first bad rows, and where they are
+    lost: tuple[Any, ...] = ()  #: labels that only bad rows have
 
     @property
     def n_features(self) -> int:
@@ -143,7 +120,8 @@ class Summary:
     def numbers(self, batch: Batch) -> np.ndarray:
         """Labels of a batch as places in ``classes``; a ``ValueError`` for one that is not among them."""
         assert batch.y is not None
-        y = _comparable(batch.y, self.classes)
+        # in the type of the classes, so that labels can be looked up
+        y = batch.y.astype(object) if self.classes.dtype.kind == "O" and batch.y.dtype.kind != "O" else batch.y
         places = np.searchsorted(self.classes, y).clip(max=len(self.classes) - 1)
         unknown = np.flatnonzero(self.classes[places] != y)
         if len(unknown):
@@ -305,8 +283,3 @@ def _plain_labels(batch: Batch) -> np.ndarray:
             "or strings."
         )
     return y
-
-
-def _comparable(y: np.ndarray, classes: np.ndarray) -> np.ndarray:
-    """Labels in the type of the classes, so that they can be looked up."""
-    return y.astype(object) if classes.dtype.kind == "O" and y.dtype.kind != "O" else y

@@ -15,18 +15,12 @@ from legendretron._internal.parameters import spell
 
 
 class LabelledSource:
-    """A source without the rows of another one whose label is missing; or it is an error that there are such.
-
-    Attributes
-    ----------
-    n_unlabelled : int
-        How many were left out in the last whole pass.
-    """
+    """A source without the rows of another one whose label is missing; or it is an error that there are such."""
 
     def __init__(self, source: Source, *, drop: bool) -> None:
         self._source, self._drop = source, drop
         self.feature_names = source.feature_names
-        self.n_unlabelled = 0
+        self.n_unlabelled = 0  #: how many were left out in the last whole pass
 
     def batches(self, epoch: int | None = None, *, seed: int = 0, shard: tuple[int, int] = (0, 1)) -> Iterator[Batch]:
         """See :class:`Source`."""
@@ -59,22 +53,9 @@ ROWS_OF_A_FILE = 2**40
 class Batch:
     """Rows with labels, weights and numbers.
 
-    Attributes
-    ----------
-    X : ndarray or csr_array of shape (n, d)
-        Features, float32 or float64.
-    y : ndarray of shape (n,) or None
-        Labels: integers, booleans or strings; None where a source has no target, as for prediction.
-    weight : ndarray of shape (n,) or None
-        Weights, float64; None if all are 1.
-    row_numbers : ndarray of shape (n,)
-        One number for each row, int64: the same whenever and in whatever order the row is read. Of the files of a source,
-        file ``f`` has numbers from ``f * 2**40``.
-    origin : str
-        Where the rows come from, for messages, such as a file and its row group; may be empty.
-    faults : mapping of int to str
-        What is wrong with rows that could not be read, and where they stand, by their number. Their features are NaN. They
-        are an error, or left out and counted, as rows with missing values are.
+    A row has the same number whenever and in whatever order it is read: of the files of a source, file ``f`` has numbers
+    from ``f * 2**40``. Rows that could not be read have a fault, and NaN for features; they are an error, or left out and
+    counted, as rows with missing values are.
 
     Examples
     --------
@@ -82,12 +63,12 @@ class Batch:
     (2, 3)
     """
 
-    X: Any
-    y: np.ndarray | None
-    weight: np.ndarray | None
-    row_numbers: np.ndarray
-    origin: str = ""
-    faults: Mapping[int, str] = field(default_factory=dict)
+    X: Any  #: (n, d), features: an array or a ``csr_array``, float32 or float64
+    y: np.ndarray | None  #: (n,), labels: integers, booleans or strings; None where a source has no target
+    weight: np.ndarray | None  #: (n,), float64; None if all are 1
+    row_numbers: np.ndarray  #: (n,), int64
+    origin: str = ""  #: where the rows come from, for messages, such as a file and its row group
+    faults: Mapping[int, str] = field(default_factory=dict)  #: what is wrong with rows, and where they stand, by number
 
     def __len__(self) -> int:
         return len(self.row_numbers)
@@ -157,14 +138,10 @@ class BlockSource(ABC):
     6
     """
 
+    n_blocks: int  #: number of blocks
     feature_names: tuple[str, ...] | None = None
     #: Blocks that are read in turn in a shuffled pass: rows of one block, often alike, do not all come after each other.
     at_once = 8
-
-    @property
-    @abstractmethod
-    def n_blocks(self) -> int:
-        """Number of blocks."""
 
     @abstractmethod
     def read_block(self, block: int) -> Iterator[Batch]:

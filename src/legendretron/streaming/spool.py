@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from legendretron._internal.extras import import_extra
+from legendretron._internal.extras import arrow, parquet
 from legendretron._internal.labels import missing_labels
 from legendretron.streaming.read_ahead import read_ahead
 from legendretron.streaming.source import Batch, BlockSource, Source
@@ -55,6 +55,7 @@ class Spool(BlockSource):
                 path = Path(folder, f"{len(self._files):06}.parquet")
                 _write(path, batch, places)
                 self._files.append((path, batch.origin))
+            self.n_blocks = len(self._files)
             self._labels = type_labels(list(places)) if places else np.empty(0)
         except BaseException as error:
             self.close()
@@ -65,30 +66,26 @@ class Spool(BlockSource):
                 ) from error
             raise
 
-    @property
-    def n_blocks(self) -> int:
-        """Files."""
-        return len(self._files)
-
     def read_block(self, block: int) -> Iterator[Batch]:
         """One file, in batches."""
-        parquet = import_extra("pyarrow.parquet", "reading temporary files", "cli")
         path, origin = self._files[block]
         with parquet.ParquetFile(path, pre_buffer=False) as file:
             for records in file.iter_batches(_BATCH_ROWS, use_threads=False):
                 columns = dict(zip(records.schema.names, records.columns, strict=True))
                 rows = columns.pop("row").to_numpy()
                 labels, weight, faults = (columns.pop(name, None) for name in ("label", "weight", "fault"))
-                X = np.empty((len(rows), len(columns)), dtype=_dtype(columns))
+                single = all(str(column.type) == "float" for column in columns.values())
+                X = np.empty((len(rows), len(columns)), dtype=np.float32 if single else np.float64)
                 for place, column in enumerate(columns.values()):
                     X[:, place] = column.to_numpy()
+                found = [None] * len(rows) if faults is None else faults.to_pylist()
                 yield Batch(
                     X,
                     None if labels is None else self._typed(labels.to_numpy()),
                     None if weight is None else weight.to_numpy(),
                     rows,
                     origin,
-                    {} if faults is None else _by_row(rows, faults.to_pylist()),
+                    {number: fault for number, fault in zip(rows.tolist(), found, strict=True) if fault is not None},
                 )
 
     def _typed(self, places: np.ndarray) -> np.ndarray:
@@ -133,8 +130,6 @@ def _join_batches(batches: list[Batch]) -> Batch:
 
 def _write(path: Path, batch: Batch, places: dict[Any, int]) -> None:
     """Write a batch, with the places of its labels among all, to which new ones are added."""
-    arrow = import_extra("pyarrow", "writing temporary files", "cli")
-    parquet = import_extra("pyarrow.parquet", "writing temporary files", "cli")
     columns = {str(place): arrow.array(column) for place, column in enumerate(np.ascontiguousarray(batch.X.T))}
     columns["row"] = arrow.array(batch.row_numbers)
     if batch.y is not None:
@@ -148,11 +143,3 @@ def _write(path: Path, batch: Batch, places: dict[Any, int]) -> None:
         columns["fault"] = arrow.array([batch.faults.get(number) for number in batch.row_numbers.tolist()])
     # compressing numbers, or looking for those that are alike, takes longer than reading all of them
     parquet.write_table(arrow.table(columns), path, compression="none", use_dictionary=False, write_statistics=False)
-
-
-def _dtype(columns: dict[str, Any]) -> Any:
-    return np.float32 if all(str(column.type) == "float" for column in columns.values()) else np.float64
-
-
-def _by_row(rows: np.ndarray, faults: list[str | None]) -> dict[int, str]:
-    return {number: fault for number, fault in zip(rows.tolist(), faults, strict=True) if fault is not None}

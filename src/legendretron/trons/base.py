@@ -36,16 +36,9 @@ _LARGEST = 1e150
 
 
 class Design:
-    """Features ``(n, d)``, standardised or not, with a column of ones for the intercept.
+    """Features ``(n, d)``, standardised or not, with a column of ones for the intercept; ``weight`` (n,) sums to one.
 
     Products are taken in the precision of the features; everything else is float64.
-
-    Parameters
-    ----------
-    X : ndarray or CSR matrix of shape (n, d)
-        Unscaled features.
-    weight : ndarray of shape (n,)
-        Weights that sum to one.
     """
 
     def __init__(self, X: Any, weight: np.ndarray, standardize: bool) -> None:

@@ -21,12 +21,7 @@ def solve_steps(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     r"""Minimise :math:`\sum_i w_i (s_i - t_i)^2` with :math:`0 \le s_{i+1} - s_i \le h_i` and ``low <= s <= top``.
 
-    Returns
-    -------
-    values : ndarray of shape (n,)
-        The solution.
-    held, up : ndarray of shape (n - 1,)
-        Whether each step is held by a bound, and whether the bound is the upper one.
+    Returns the solution ``(n,)``, and for each step whether a bound holds it, and whether that is the upper one.
     """
     if low >= top:  # rounding has left just one solution
         steps = np.ones(len(slack), dtype=bool)

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from legendretron._internal.sklearn_compat import Interval, StrOptions
-from legendretron.links import Link, SoftmaxLink
+from legendretron.links import Link
 from legendretron.trons.base import SHARED, WithLink
 from legendretron.trons.bregman_projection import BregmanGenerator, bregman_projection, clip_slopes
 from legendretron.trons.descent import TronDescent
@@ -139,9 +139,6 @@ class BregmanTronClassifier(WithLink, TronDescent):
             )
         return super()._learn(*data)
 
-    def _first_link(self) -> Link:
-        return SoftmaxLink(2)
-
     def _next_link(self, link: Link, z: np.ndarray, y: np.ndarray, weight: np.ndarray) -> Link:
         width = float(z.max() - z.min())
         if width == 0.0 and self.variant != "label":
@@ -167,6 +164,3 @@ class BregmanTronClassifier(WithLink, TronDescent):
         if self.variant == "label":
             return float(self.max_slope)
         return link.largest_slope if isinstance(link, PiecewiseLinearLink) else 0.25  # that of the sigmoid
-
-    def _keep(self, link: Link) -> None:
-        self.link_ = link

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.special import logit
 
+from legendretron.links import SoftmaxLink
 from legendretron.training import History
 from legendretron.training.early_stopping import EarlyStopping
 from legendretron.training.progress import Progress
@@ -22,9 +23,9 @@ class TronDescent(BinaryLinkLearner):
     least squared error is kept: that on the validation set, if there is one.
     """
 
-    @abstractmethod
     def _first_link(self) -> Any:
         """Initial link."""
+        return SoftmaxLink(2)
 
     @abstractmethod
     def _next_link(self, link: Any, z: np.ndarray, y: np.ndarray, weight: np.ndarray) -> Any:
@@ -38,9 +39,9 @@ class TronDescent(BinaryLinkLearner):
     def _steepest(self, link: Any) -> float:
         """Slope of the inverse link that the automatic step is made for, at the current link."""
 
-    @abstractmethod
     def _keep(self, link: Any) -> None:
         """Store the learned link."""
+        self.link_ = link
 
     def _learn(self, design: Design, y: np.ndarray, weight: np.ndarray, held_out: Any, seed: int) -> np.ndarray:
         automatic = isinstance(self.learning_rate, str)

@@ -11,13 +11,7 @@ from legendretron.trons.link_prior import trigonometric_features
 
 
 class Links:
-    """Log-odds as functions of a predictor.
-
-    Parameters
-    ----------
-    coefficients : ndarray of shape (S, 2 + waves)
-        Of the features of each link.
-    """
+    """Log-odds as functions of a predictor, from coefficients ``(S, 2 + waves)`` of the features of each link."""
 
     def __init__(self, interval: tuple[float, float], coefficients: np.ndarray, kind: str) -> None:
         self.interval, self.coefficients, self.kind = interval, np.ascontiguousarray(coefficients), kind

@@ -9,7 +9,6 @@ import numpy as np
 from scipy.special import expit
 
 from legendretron._internal.sklearn_compat import Interval, StrOptions
-from legendretron.links import SoftmaxLink
 from legendretron.trons.base import SHARED, WithLink
 from legendretron.trons.descent import TronDescent
 
@@ -106,9 +105,6 @@ class GLMTronClassifier(WithLink, TronDescent):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _first_link(self) -> SoftmaxLink:
-        return SoftmaxLink(2)
-
     def _next_link(self, link: Any, z: np.ndarray, y: np.ndarray, weight: np.ndarray) -> Any:
         return link
 
@@ -118,6 +114,3 @@ class GLMTronClassifier(WithLink, TronDescent):
 
     def _steepest(self, link: Any) -> float:
         return 0.25
-
-    def _keep(self, link: SoftmaxLink) -> None:
-        self.link_ = link

@@ -49,21 +49,13 @@ class ISGPLinkgisticClassifier(LinkgisticClassifier):
         Links drawn for expectations, in pairs of opposite deviations.
     tol : float, default=1e-6
         Rise of the bound, per sample, that counts as none; two such iterations end the fit.
-    class_weight : dict or "balanced", default=None
-        Weights of the classes.
-    standardize : bool, default=True
-        Whether features are centred and scaled inside (only scaled if sparse).
-    random_state : int, RandomState or None, default=None
-        Of the links drawn.
-    verbose : int, default=0
-        1: a progress bar on a terminal. 2: a line per iteration.
+    class_weight, standardize, random_state, verbose
+        See :class:`~legendretron.trons.GLMTronClassifier`; the seed is that of the links drawn.
 
     Attributes
     ----------
-    classes_ : ndarray of shape (2,)
-        Class labels, sorted.
-    coef_, intercept_ : ndarray of shape (1, n_features), (1,)
-        Of the linear predictor, for unscaled features.
+    classes_, coef_, intercept_
+        See :class:`~legendretron.trons.GLMTronClassifier`.
     link_ : TrigonometricLink
         The most probable link; its classes are in the order of ``link_classes_``, the second first.
     loss_ : CanonicalLoss

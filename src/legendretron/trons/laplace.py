@@ -49,14 +49,7 @@ def laplace(prior: LinkPrior, z: np.ndarray, y: np.ndarray, counts: np.ndarray, 
 
     The negative log-posterior is :math:`-\sum_i n_i (y_i T_i - \log(1 + e^{T_i})) + |\xi|^2 / 2`. Its Hessian may be
     indefinite away from the mode, as the log-odds are quadratic in the latent variables; it is then taken with eigenvalues
-    of at least one, the prior's, and every step is made to descend.
-
-    Parameters
-    ----------
-    z, y, counts : ndarray of shape (n,)
-        Predictors, labels 0 or 1, and how often each row counts.
-    start : ndarray of shape (P,)
-        Where to begin.
+    of at least one, the prior's, and every step is made to descend. ``counts`` says how often each row counts.
     """
     phi, _ = prior.features(z)
 

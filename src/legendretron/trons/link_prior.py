@@ -14,6 +14,7 @@ of rows.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import ClassVar
 
 import numpy as np
 
@@ -49,29 +50,23 @@ def trigonometric_features(
 class LinkPrior(ABC):
     """Base of the two priors."""
 
+    kind: ClassVar[str]  #: whether the trigonometric features are sines or cosines
+    _waves_of_a_cosine: ClassVar[int]
+
     def __init__(self, interval: tuple[float, float], n_basis: int, amplitude: float, length_scale: float) -> None:
         self.interval = (float(interval[0]), float(interval[1]))
         self.middle = (self.interval[0] + self.interval[1]) / 2
         self.width = self.interval[1] - self.interval[0]
+        self.waves = self._waves_of_a_cosine * n_basis  #: number of trigonometric features
         k = np.arange(n_basis + 1)
         spectrum = np.exp(-0.5 * (np.pi * length_scale * k) ** 2)
         #: standard deviations of the weights of 1, cos(theta), cos(2 theta), ...
         self.scale = amplitude * np.sqrt(spectrum / spectrum.sum()) * np.where(k == 0, 1.0, np.sqrt(2.0))
         self.quadratic = self._quadratic()
 
-    @property
-    @abstractmethod
-    def waves(self) -> int:
-        """Number of trigonometric features."""
-
     @abstractmethod
     def _quadratic(self) -> np.ndarray:
         """The matrices ``Q``, of shape (2 + waves, 1 + P, 1 + P), symmetric."""
-
-    @property
-    @abstractmethod
-    def kind(self) -> str:
-        """Whether the trigonometric features are sines or cosines."""
 
     @property
     def n_latent(self) -> int:
@@ -112,15 +107,7 @@ class IntegratedSquare(LinkPrior):
     True
     """
 
-    @property
-    def waves(self) -> int:
-        """Twice the number of cosines."""
-        return 2 * (len(self.scale) - 1)
-
-    @property
-    def kind(self) -> str:
-        """The integral of a cosine is a sine."""
-        return "sine"
+    kind, _waves_of_a_cosine = "sine", 2  # the integral of a cosine is a sine, and products have twice the frequency
 
     def _quadratic(self) -> np.ndarray:
         k = len(self.scale)
@@ -160,15 +147,7 @@ class GaussianLogOdds(LinkPrior):
     array([-1.,  4.])
     """
 
-    @property
-    def waves(self) -> int:
-        """The number of cosines."""
-        return len(self.scale) - 1
-
-    @property
-    def kind(self) -> str:
-        """The features are the basis itself."""
-        return "cosine"
+    kind, _waves_of_a_cosine = "cosine", 1  # the features are the basis itself
 
     def _quadratic(self) -> np.ndarray:
         k = len(self.scale)

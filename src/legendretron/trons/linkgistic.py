@@ -32,13 +32,6 @@ def in_one_order(X: Any, y: np.ndarray, weight: np.ndarray) -> tuple[Any, np.nda
     amplifies it: weights and repetitions would give different models. So both are turned into the same numbers in the
     same order. A sample of distinct rows with equal weights has nothing to merge, and keeps its order.
 
-    Parameters
-    ----------
-    X : ndarray or CSR matrix of shape (n, d)
-        Features.
-    y, weight : ndarray of shape (n,)
-        Labels, and weights of the rows.
-
     Examples
     --------
     >>> X, y, weight = in_one_order(np.array([[1.0], [2.0], [1.0]]), np.array([0, 1, 0]), np.ones(3))

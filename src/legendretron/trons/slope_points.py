@@ -71,21 +71,8 @@ def check_rise(lower: float, width: float, low: float, high: float) -> None:
 class SlopePoints:
     """Distinct points of positive weight, sorted, and what slopes between ``lower`` and ``upper`` allow there.
 
-    Parameters
-    ----------
-    x, weight : ndarray of shape (n,)
-        Points in any order, and their weights, not all zero.
-
-    Attributes
-    ----------
-    weight : ndarray of shape (m,)
-        Total weight of each distinct point.
-    rise : ndarray of shape (m,)
-        Least rise since the first point.
-    slack : ndarray of shape (m - 1,)
-        What a step may rise beyond that.
-    low, high : float
-        Bounds on the first and on the last value.
+    They have a total ``weight`` (m,), the least ``rise`` (m,) since the first of them, the ``slack`` (m - 1,) that a step may
+    rise beyond that, and bounds ``low`` on the first and ``high`` on the last value.
     """
 
     def __init__(self, x: np.ndarray, weight: np.ndarray, lower: float, upper: float, low: float, high: float) -> None:

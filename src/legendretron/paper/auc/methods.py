@@ -35,13 +35,7 @@ PROBLEMS: dict[str, tuple[str, tuple[int, ...]]] = {
 
 
 def source_of(problem: str) -> str:
-    """Name of the data set that a problem is about.
-
-    Examples
-    --------
-    >>> source_of("Fashion-MNIST, class 0")
-    'fashion-mnist'
-    """
+    """Name of the data set that a problem is about."""
     return PROBLEMS[problem][0]
 
 
@@ -52,33 +46,17 @@ def find_data(problem: str, resources: Resources, on_download: OnDownload) -> st
 
 @dataclass(frozen=True, eq=False)
 class BinaryImages:
-    """Features and labels of a problem.
+    """Features and labels of a problem."""
 
-    Attributes
-    ----------
-    X, X_test : ndarray of shape (n, pixels)
-        ``(x - pixel mean) / mean(pixel stds)``, both of the training images; float64.
-    y, y_test : ndarray of bool, shape (n,)
-        Whether an image is of the positive classes.
-    facts : dict
-        Facts about the data for the records; ``label`` names the problem and, for a subset, the number of images.
-    """
-
-    X: np.ndarray
-    y: np.ndarray
+    X: np.ndarray  #: (n, pixels), ``(x - pixel mean) / mean(pixel stds)``, both of the training images; float64
+    y: np.ndarray  #: (n,), whether an image is of the positive classes
     X_test: np.ndarray
     y_test: np.ndarray
-    facts: dict[str, Any]
+    facts: dict[str, Any]  #: for the records; ``label`` names the problem and, for a subset, the number of images
 
 
 def load_problem(batch: Batch, resources: Resources) -> BinaryImages:
     """Load a batch's problem, one of :data:`PROBLEMS`, from the folder of data or from the cache."""
-    for run in batch.runs:
-        if run.noise or run.size is not None:
-            raise ValueError(
-                f"noise and sizes are not for {batch.experiment}, which is about all training images and their own labels; "
-                f"got noise {run.noise:g} and size {run.size}. Leave both out."
-            )
     source, positive = PROBLEMS[batch.dataset]
     images = load_images(source, resources.data)
     X, X_test = np.split(paper_data.pixel_features(source, images), [len(images.train_images)])
@@ -146,15 +124,7 @@ def recipe(model: str, problem: str) -> dict[str, Any]:
 
 
 def fit_method(settings: Mapping[str, Any], data: BinaryImages, seed: int) -> tuple[BaseEstimator, dict[str, Any]]:
-    """Train by a recipe.
-
-    Returns
-    -------
-    estimator
-        Fitted to all training images.
-    dict
-        CPU seconds, and the parameters that were chosen from the data.
-    """
+    """Train by a recipe on all training images; also return CPU seconds, and parameters that were chosen from the data."""
     began = time.process_time()
     chosen: dict[str, Any] = {}
     settings = dict(settings)

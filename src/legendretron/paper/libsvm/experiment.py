@@ -15,9 +15,7 @@ from legendretron.estimators import LegendreTronClassifier, MultinomialLogisticC
 from legendretron.estimators.legendretron import PaperLegendreTronClassifier
 from legendretron.experiments.experiment import Batch, Experiment, Outcome, Resources, Run
 from legendretron.experiments.recipes import (
-    fit_tuned,
-    fit_whole,
-    make_estimator,
+    fit_recipe,
     make_recipe,
 )
 from legendretron.paper.data import find_data, load_prepared
@@ -115,23 +113,12 @@ def fit_and_test(
 ) -> Outcome:
     """Train all runs of a batch side by side, with the penalty tuned if the settings say so, and test each.
 
-    Parameters
-    ----------
-    train, test : ndarray of shape (runs, n)
-        Rows of each run.
-    labels : ndarray of shape (runs, n)
-        Labels to train on.
+    ``train`` and ``test`` are rows of each run, ``(runs, n)``, and ``labels`` those to train on.
     """
     y, seeds = data.y, [run.seed for run in batch.runs]
     # second-order fits of one model after the other gain nothing from a GPU
     device = "cpu" if batch.settings.get("solver") == "lbfgs" else resources.device
-    estimator = make_estimator(batch.settings, device=device)
-    further: list[dict[str, Any]] = [{} for _ in seeds]
-    if tuning := batch.settings.get("tuning"):
-        fitted, chosen = fit_tuned(estimator, data.X, y, train, seeds, labels, tuning["strengths"], tuning["share"])
-        further = [{"alpha": alpha} for alpha in chosen]
-    else:
-        fitted = fit_whole(estimator, data.X, y, train, seeds, labels)
+    fitted, further = fit_recipe(batch.settings, device, data.X, y, train, seeds, labels)
     log_loss, accuracy = fitted.evaluate(test)
     if bad := [run for run, loss in zip(batch.runs, log_loss, strict=True) if not np.isfinite(loss)]:
         which = ", ".join(f"seed {run.seed} at noise {run.noise:g}" for run in bad)

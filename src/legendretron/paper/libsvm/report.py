@@ -77,12 +77,15 @@ def comparison(records: Sequence[Record]) -> list[dict[str, Any]]:
             row |= {f"{model}: seeds": ours.n, f"{model}: accuracy": ours.value, f"{model}: standard error": ours.error}
             published = paper.get((dataset, noise, model))
             if published is not None and data["source"] == "complete":  # the paper is not about subsets
+                gaps = ours.value - published.value, ours.error - published.error
                 row |= {
                     f"{model}: paper": published.value,
                     f"{model}: paper's standard error": published.error,
                     f"{model}: difference in standard errors": ours.minus(published),
-                    f"{model}: reproduced": _reproduced(ours, published),
-                    f"{model}: to the digit": _to_the_digit(ours, published),
+                    # within two combined standard errors, or one point
+                    f"{model}: reproduced": bool(abs(ours.minus(published)) <= 2.0 or abs(gaps[0]) <= 1.0),
+                    # rounded to the paper's two digits, a half either way
+                    f"{model}: to the digit": all(abs(gap) <= 0.005 + 1e-9 for gap in gaps),
                 }
         for name, ((first, second), _) in TESTS.items():
             found = results.compare((dataset, noise, first), (dataset, noise, second), "accuracy")
@@ -93,16 +96,6 @@ def comparison(records: Sequence[Record]) -> list[dict[str, Any]]:
     for name in TESTS:
         add_holm(rows, [name])
     return rows
-
-
-def _reproduced(ours: Mean, paper: Mean) -> bool:
-    """Within two combined standard errors, or one point."""
-    return bool(abs(ours.minus(paper)) <= 2.0 or abs(ours.value - paper.value) <= 1.0)
-
-
-def _to_the_digit(ours: Mean, paper: Mean) -> bool:
-    """Whether mean and standard error, rounded to the paper's two digits (a half either way), are the paper's."""
-    return all(abs(a - b) <= 0.005 + 1e-9 for a, b in ((ours.value, paper.value), (ours.error, paper.error)))
 
 
 def _verdict(row: dict[str, Any], test: str) -> str:

@@ -22,15 +22,7 @@ def partial_losses(loss: ProperLoss, p: ArrayLike) -> tuple[np.ndarray, np.ndarr
     These constants carry no meaning: a proper loss stays proper whatever is added to its partial losses. For the loss of a
     link they depend on where the zero of the predictor lies.
 
-    Parameters
-    ----------
-    p : array of shape (m,)
-        Predicted probabilities of class 1.
-
-    Returns
-    -------
-    loss_1, loss_0 : ndarray of shape (m,)
-        When class 1 is true, and when it is not.
+    At predicted probabilities ``p`` (m,) of class 1: the loss when it is true, and when it is not.
 
     Examples
     --------
@@ -51,12 +43,7 @@ def partial_losses_of_table(knots: ArrayLike, values: ArrayLike, p: ArrayLike) -
     Where it is flat, its inverse is an interval and both losses jump; the midpoint is taken, so that ties are split evenly.
     It is 0 below the first knot and 1 beyond the last: predictions that never occur are not distinguished.
 
-    Parameters
-    ----------
-    knots : array of shape (m,)
-        Predictors, strictly increasing.
-    values : array of shape (m,)
-        Probabilities of class 1 there, not decreasing, from 0 to 1.
+    ``values`` are probabilities of class 1 at ``knots``, which increase strictly; they do not decrease, and lie from 0 to 1.
 
     Examples
     --------
@@ -103,27 +90,15 @@ NAMED: dict[str, tuple[ProperLoss, str]] = {
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """A loss on the grid of predictions, scaled to log 2 at 1/2.
+    """A loss on the grid of predictions, scaled to log 2 at 1/2."""
 
-    Attributes
-    ----------
-    name, problem : str
-        Of the loss or method, and of the problem it was learned on; this is empty for named losses.
-    seed : int, optional
-        Of the training.
-    factor : float
-        What it was multiplied by.
-    probability, loss_1, loss_0 : ndarray of shape (m,)
-        Prediction, and loss if class 1 is true, and if it is not.
-    """
-
-    name: str
-    problem: str
-    seed: int | None
-    factor: float
-    probability: np.ndarray
-    loss_1: np.ndarray
-    loss_0: np.ndarray
+    name: str  #: of the loss or method
+    problem: str  #: that it was learned on; empty for named losses
+    seed: int | None  #: of the training
+    factor: float  #: what it was multiplied by
+    probability: np.ndarray  #: (m,), predictions
+    loss_1: np.ndarray  #: (m,), if class 1 is true
+    loss_0: np.ndarray  #: (m,), if it is not
 
     def at(self, probability: float) -> float:
         """``loss_1`` at a prediction."""

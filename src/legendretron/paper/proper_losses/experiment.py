@@ -23,11 +23,8 @@ _POINTS = 10_001
 def learned_loss(estimator: BaseEstimator) -> dict[str, Any]:
     r"""Tabulate the canonical loss that a fitted method has learned, scaled so that :math:`\ell_1(1/2) = \log 2`.
 
-    Returns
-    -------
-    dict
-        ``factor``, by which the losses were multiplied, and lists of six digits: ``probability``, ``loss_1``, ``loss_0``.
-        Empty if there is no such loss: if the learned function falls somewhere, or costs nothing at 1/2.
+    Lists have six digits, and ``factor`` is what losses were multiplied by. Nothing is returned if there is no such loss: if
+    the learned function falls somewhere, or costs nothing at 1/2.
     """
     if isinstance(estimator, SlIsotronClassifier):
         # rounding of the regression must not look like a fall

@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse
 
 from legendretron.datasets import DATASETS
-from legendretron.experiments.experiment import Batch, Experiment, Outcome, Record, Resources, Run
+from legendretron.experiments.experiment import Batch, Experiment, Outcome, Record, Resources
 from legendretron.experiments.recipes import fit_whole, make_estimator
 from legendretron.experiments.rendering import described, is_trial, markdown_table, write_report
 from legendretron.paper.libsvm.experiment import TABLE_LIBSVM, cost, recipe
@@ -147,10 +147,6 @@ def report(records: list[Record], folder: Path) -> list[Path]:
     return write_report(folder, "runtime", sections, rows)
 
 
-def _cost(run: Run) -> float:
-    return cost(run) / DATASETS[run.dataset].rows + 1.0
-
-
 RUNTIME = Experiment(
     name="runtime",
     title="Time of the 1,800 trainings of the table of LIBSVM data sets",
@@ -159,6 +155,6 @@ RUNTIME = Experiment(
     settings=settings,
     execute=execute,
     report=report,
-    cost=_cost,
+    cost=lambda run: cost(run) / DATASETS[run.dataset].rows + 1.0,
     find_data=lambda *_: "random",
 )

@@ -13,7 +13,7 @@ from sklearn.multiclass import OneVsRestClassifier
 from legendretron.datasets import DATASETS, load_images
 from legendretron.estimators import LegendreTronClassifier, MultinomialLogisticClassifier
 from legendretron.experiments.experiment import Batch, Experiment, Outcome, Resources, Run
-from legendretron.experiments.recipes import fit_tuned, fit_whole, make_estimator, make_recipe
+from legendretron.experiments.recipes import fit_recipe, make_estimator, make_recipe
 from legendretron.paper.data import facts_of, find_data, pixel_features, training_images
 from legendretron.paper.training_size.report import ISGP, LEARNED, PLAIN, TUNED, report
 from legendretron.trons import ISGPLinkgisticClassifier
@@ -52,11 +52,6 @@ def recipe(model: str, dataset: str) -> dict[str, Any]:
 def subset_rows(n_rows: int, size: int, seed: int) -> np.ndarray:
     """Rows to train on: the first of a random order, so that a seed's smaller sets are subsets of its larger ones.
 
-    Raises
-    ------
-    ValueError
-        If there are fewer rows.
-
     Examples
     --------
     >>> subset_rows(10, 3, seed=0).tolist() == subset_rows(10, 5, seed=0)[:3].tolist()
@@ -70,8 +65,7 @@ def subset_rows(n_rows: int, size: int, seed: int) -> np.ndarray:
 def execute_sizes(batch: Batch, resources: Resources) -> Outcome:
     """Draw each run's training images, train, and test on all test images."""
     (size,) = {run.size for run in batch.runs}
-    if size is None or any(run.noise for run in batch.runs):
-        raise ValueError("runs of figure_training_size have a size and no label noise; leave --noise out.")
+    assert size is not None
     images = load_images(batch.dataset, resources.data)
     X = pixel_features(batch.dataset, images)
     y = np.concatenate([images.train_labels, images.test_labels])
@@ -99,14 +93,8 @@ def execute_sizes(batch: Batch, resources: Resources) -> Outcome:
 def _side_by_side(
     settings: Any, device: str, X: np.ndarray, y: np.ndarray, train: np.ndarray, test: np.ndarray, seeds: list[int]
 ) -> list[dict[str, Any]]:
-    estimator = make_estimator(settings, device=device)
-    further: list[dict[str, Any]] = [{} for _ in seeds]
     began = time.perf_counter()
-    if tuning := settings.get("tuning"):
-        fitted, chosen = fit_tuned(estimator, X, y, train, seeds, y[train], tuning["strengths"], tuning["share"])
-        further = [{"alpha": alpha} for alpha in chosen]
-    else:
-        fitted = fit_whole(estimator, X, y, train, seeds)
+    fitted, further = fit_recipe(settings, device, X, y, train, seeds)
     seconds = (time.perf_counter() - began) / len(seeds)
     log_loss, accuracy = fitted.evaluate(np.tile(test, (len(seeds), 1)))
     return [{**_measured(accuracy[r], log_loss[r], seconds), **further[r]} for r in range(len(seeds))]

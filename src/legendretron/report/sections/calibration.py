@@ -54,21 +54,7 @@ def class_errors(measured: Measured, key: str, seed: int) -> np.ndarray:
 def calibration(
     measured: Measured, error: CalibrationError, fitted: dict[str, Recalibrated], errors: np.ndarray, seed: int
 ) -> Markup:
-    """Return the section on calibration.
-
-    Parameters
-    ----------
-    measured : Measured
-        All scores.
-    error : CalibrationError
-        Of the model.
-    fitted : dict of str to Recalibrated
-        The models with recalibration, by contestant; empty if there were too few rows.
-    errors : array of shape (C,)
-        Of the probability of each class.
-    seed : int
-        Of draws.
-    """
+    """Return the section on calibration; ``fitted`` is empty if there were too few rows to recalibrate on."""
     words, _ = calibration_in_words(measured, error)
     intro = paragraph(
         "Probabilities are calibrated if of all rows that are given 70 %, seven in ten come true. Those of "

@@ -80,12 +80,10 @@ def _described(model: Any) -> dict[str, str]:
     given: list[tuple[str, Any]] = []
     usual: list[tuple[str, Any]] = []
     for name, value in model.get_params(deep=False).items():
-        (usual if value is defaults.get(name) or _same(value, defaults.get(name)) else given).append((name, value))
+        default = defaults.get(name)
+        same = type(value) is type(default) and isinstance(value, str | int | float | bool) and value == default
+        (usual if value is default or same else given).append((name, value))
     known["settings"] = ", ".join(f"{name}={_SHORT.repr(value)}" for name, value in given) or "all at their defaults"
     if usual and given:
         known["at their defaults"] = ", ".join(f"{name}={_SHORT.repr(value)}" for name, value in usual)
     return known
-
-
-def _same(one: Any, other: Any) -> bool:
-    return type(one) is type(other) and isinstance(one, str | int | float | bool) and one == other

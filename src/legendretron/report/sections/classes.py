@@ -36,13 +36,7 @@ _LEAST_FOR_ERROR = 10
 
 
 def classes(measured: Measured, errors: np.ndarray) -> Markup:
-    """Return the section with a row for every class.
-
-    Parameters
-    ----------
-    errors : array of shape (C,)
-        Calibration error of the probability of each class.
-    """
+    """Return the section with a row for every class; ``errors`` (C,) are those of calibration."""
     rows, model = measured.rows, measured.contestants["model"]
     names, share = rows.names, rows.share
     predicted = np.average(np.exp(model.log_p), axis=0, weights=rows.weight)

@@ -26,13 +26,6 @@ def judge_labels(model: Any, X: Any, rows: Rows, log_p: np.ndarray) -> np.ndarra
 
     Of a model that knows of wrong labels, its own ``label_posterior``. For any other, one label of these rows is taken to be
     wrong, or the share that a calibrator has found, replaced by any class alike.
-
-    Parameters
-    ----------
-    X : array, data frame or sparse matrix of shape (n, n_features)
-        Features as it takes them.
-    log_p : array of shape (n, C)
-        Its predictions.
     """
     if isinstance(model, LabelQuality) and clean_link(model.link_) is model.link_:  # without a floor
         return model._posterior_of(log_p, rows.y)
@@ -63,13 +56,7 @@ def noise_in_words(model: Any) -> str:
 
 
 def labels(model: Any, contestant: Contestant, rows: Rows, posterior: np.ndarray) -> Markup:
-    """Return the section on suspicious labels.
-
-    Parameters
-    ----------
-    posterior : array of shape (n, C)
-        What :func:`judge_labels` returned.
-    """
+    """Return the section on suspicious labels, from what :func:`judge_labels` returned."""
     quality = posterior[np.arange(len(rows)), rows.y]
     suggested = posterior.argmax(1)
     order = np.argsort(quality, kind="stable")

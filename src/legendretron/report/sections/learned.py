@@ -170,13 +170,6 @@ def link_sections(model: Any, centre: np.ndarray, share: np.ndarray) -> dict[int
     """Return how the probability of each class, by its place, rises with its score, from the average row.
 
     The class furthest from the sigmoid is first; those that do not reach probabilities of 1/4 and 3/4 are left out.
-
-    Parameters
-    ----------
-    centre : array of shape (C - 1,)
-        Predictor of the average row.
-    share : array of shape (C,)
-        Of the classes.
     """
     n_classes = len(model.classes_)
     probabilities: dict[int, Any]

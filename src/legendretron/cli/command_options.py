@@ -1,0 +1,227 @@
+"""Options of the commands besides ``fit``; the text at the top of a class is the help of its command."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from legendretron.cli.options import (
+    AUTO_NUMBER,
+    REQUIRED,
+    LabelledTableOptions,
+    TableOptions,
+    any_model_argument,
+    argument,
+    data_argument,
+    data_option,
+    keep_option,
+    option,
+    output_option,
+    parse_calibration_noise,
+    stream_option,
+)
+
+Order = StrEnum("Order", ["any", "preserved"])
+Input = StrEnum("Input", ["auto", "proba", "logits"])
+Backend = StrEnum("Backend", ["loky", "ray"])
+#: What can be reproduced, in the order of the paper; ``legendretron.paper.EXPERIMENTS``.
+TABLES = ("table_auc", "figure_training_size", "table_vgg", "table_libsvm", "figure_proper_losses", "runtime")
+#: Rows whose labels are right with a smaller probability are suspicious.
+THRESHOLD = 0.5
+
+_calibration = partial(option, panel="Calibration")
+_what, _how = partial(option, panel="What to run"), partial(option, panel="How to run it")
+
+
+@dataclass(kw_only=True)
+class PredictOptions(TableOptions):
+    """Predict the class of each row of a table, in its order.
+
+    The columns the model was fitted on are found by their names, wherever they are in the table; others are ignored.
+    If predictions of another model were calibrated, these are the columns of its predictions.
+
+    Probabilities are those of the true classes, also if some labels of the fit were wrong: see fit --label-noise.
+    """
+
+    model: Path = any_model_argument()
+    data: Path = data_argument()
+    out: Path | None = option(
+        "File for the predictions: .csv, .tsv or .parquet, or -.", "--out", "-o", show_default="print as CSV"
+    )
+    proba: bool = option("Add a column p(class) for every class.", "--proba", value=False, show_default=True)
+    keep: list[str] | None = keep_option()
+    stream: bool | None = stream_option()
+
+
+@dataclass(kw_only=True)
+class EvaluateOptions(LabelledTableOptions):
+    """Score a model on rows whose classes are known, preferably rows that it was not fitted on.
+
+    The model is compared with a baseline that ignores the features: it predicts the class frequencies of this table for
+    every row. A model that is no better has learned nothing.
+    """
+
+    model: Path = any_model_argument()
+    data: Path = data_argument()
+    target: str | None = data_option("Column of the true classes. LIBSVM text needs none.", "--target", "-t")
+    plot: Path | None = option("File for a picture (.png, .svg or .pdf) of predicted against observed frequencies.")
+    report: Path | None = option("File for a report (.html): one page with all about the model.", "--report")
+    against: Path | None = option("Another model, to put beside this one.", readable=False)
+    weight: str | None = data_option("Column of the weights of rows.")
+    stream: bool | None = stream_option()
+
+
+@dataclass(kw_only=True)
+class CalibrateOptions(LabelledTableOptions):
+    """Calibrate the probabilities of a finished model, on rows that it was not fitted on; a few hundred or more.
+
+    With MODEL and DATA, the file written holds the model and its calibration. With PREDICTIONS it holds the calibration
+    alone, and takes columns of the same names. 'legendretron predict' and 'legendretron evaluate' take both.
+
+    The summary tells the scores before and after on held-out rows: each part of the rows is scored by a calibration that was
+    fitted to the others. The file holds one that was fitted to all rows.
+    """
+
+    model: Path = argument(
+        "MODEL|PREDICTIONS",
+        "A file that 'legendretron fit' wrote; or, without DATA, a table of predictions of any other model (CSV, TSV or "
+        "Parquet): a column of probabilities or logits for each class, named as the class or p(class), and one of labels.",
+    )
+    out: Path = option("File for the calibrated model; an existing one is replaced.", "--out", "-o", value=REQUIRED)
+    data: Path | None = argument(
+        "DATA", "With MODEL: a table of rows that it was not fitted on, with its features and labels.", None
+    )
+    features: list[str] | None = data_option(
+        "Column of PREDICTIONS for a class; repeat it for several. All that are named p(class) if not given, or else all "
+        "but the target."
+    )
+    drop: list[str] | None = data_option("Column of PREDICTIONS to leave out; repeat it for several.")
+    input: Input | None = data_option(
+        "What PREDICTIONS hold. auto: probabilities if no number is negative and all rows sum to 1, else logits.",
+        default="auto",
+    )
+    order: Order = _calibration(
+        "any: the most accurate. preserved: the ranking of classes in a row, and so the prediction, never changes.",
+        value=Order.any,
+        show_default=True,
+    )
+    strength: Any = _calibration(
+        "Penalty on all that is learned besides a temperature: larger is simpler. auto: several are tried on held-out "
+        "rows, and averaged. inf: only what all classes share.",
+        value="auto",
+        **AUTO_NUMBER,
+    )
+    label_noise: Any = _calibration(
+        "Wrong labels: the model learns from labels as they are, and predicts true ones. symmetric: some are wrong at "
+        "random, how many is estimated. NUMBER: the share of wrong labels.",
+        default="none",
+        metavar="none|symmetric|NUMBER",
+        parser=parse_calibration_noise,
+    )
+    cv: int = _calibration(
+        "Number of parts, each held out once, to choose strengths, and to tell what calibration gains.",
+        value=5,
+        show_default=True,
+        min=2,
+        max=1000,
+    )
+    plot: Path | None = output_option(
+        "File for a picture (.png, .svg or .pdf) of predicted against observed frequencies, before and after, on held-out "
+        "rows."
+    )
+
+
+@dataclass(kw_only=True)
+class SuspiciousOptions(LabelledTableOptions):
+    """List the rows of a table whose labels are probably wrong, the most suspicious first.
+
+    Columns: line, that of a text file; row_from_0, the number of the row of data, counted from 0; label, as it is;
+    suggested, the most probable class given features and label; quality, the probability that the label is right.
+
+    How many labels are wrong is taken from the model: see fit --label-noise. If it knows of none, one row is taken to be
+    wrong, so that rows are still in order.
+    """
+
+    model: Path = argument("MODEL", "A file that 'legendretron fit' wrote.")
+    data: Path = data_argument()
+    out: Path | None = option(
+        "File for the rows: .csv, .tsv or .parquet, or -.", "--out", "-o", show_default="print as CSV"
+    )
+    threshold: float = option(
+        "Rows whose label is right with a smaller probability are listed.",
+        value=THRESHOLD,
+        show_default=True,
+        min=0.0,
+        max=1.0,
+    )
+    refit: bool = option(
+        "Judge each fifth of the rows by a model fitted to the others, which has not seen it; needed for the rows that "
+        "MODEL was fitted to. Or judge all rows by MODEL itself.",
+        "--refit/--no-refit",
+        value=True,
+        show_default=True,
+    )
+    plot: Path | None = option("File for a picture (.png, .svg or .pdf) of the rows, the most doubtful first.")
+    keep: list[str] | None = keep_option()
+
+
+@dataclass(kw_only=True)
+class DemoOptions:
+    """Compare LegendreTron with logistic regression: where it helps, and where it does not.
+
+    Takes half a minute on two cores, and needs no data of your own. Both choose their penalties themselves. Draws how far
+    the probabilities can be trusted, and the penalties that were tried.
+    """
+
+    out: Path = option("Folder for the two pictures.", "--out", "-o", value=Path("demo_output"), show_default=True)
+
+
+@dataclass(kw_only=True)
+class ReproduceOptions:
+    """Run the paper's tables and figures, and compare them with the published numbers.
+
+    Results are saved as soon as they are known: a sweep that was stopped or killed resumes when the same command is run
+    again. Tables (Markdown, CSV) and pictures are written next to the results.
+    """
+
+    table: str = argument("[TABLE]", f"One of {', '.join(TABLES)}; or all.", "all", show_default=True)
+    data: Path | None = _what("Folder with data sets; if not given, they are downloaded. See 'legendretron datasets'.")
+    datasets: str | None = _what("Only these data sets, comma-separated.")
+    models: list[str] | None = _what("Only this model; repeat it for several.", "--model")
+    seeds: int | None = _what("Repetitions, with seeds from 0.", min=1, max=10_000)
+    noise: str | None = _what("Shares of training labels to flip, comma-separated: 0,0.2,0.5.")
+    sizes: str | None = _what("Numbers of training rows, comma-separated.")
+    epochs: int | None = _what("Number of epochs: a trial, not the paper's recipe.", min=1)
+    device: str = _how("Where to train: cpu, cuda, cuda:1, or auto.", value="cpu", show_default=True)
+    backend: Backend = _how(
+        "Processes on this machine (loky), or a Ray cluster (ray).", value=Backend.loky, show_default=True
+    )
+    jobs: int = _how(
+        "Batches to run at once; -1 for one per processor.", "--jobs", "-j", value=1, show_default=True, min=-1
+    )
+    address: str | None = _how("Address of the cluster; if not given, one is started here.")
+    batch: int | None = _how("Most runs to train side by side; all that fit if not given.", min=1)
+    render_only: bool = _how(
+        "Run nothing; only render existing results.", "--render-only", value=False, show_default=True
+    )
+    out: Path = _how(
+        "Folder for results. Existing results are not run again.",
+        "--out",
+        "-o",
+        value=Path("results"),
+        show_default=True,
+    )
+
+
+@dataclass(kw_only=True)
+class DatasetsOptions:
+    """List the paper's data sets: which are available, which are missing, and how to get them.
+
+    Nothing is read or downloaded. 'legendretron reproduce' downloads what it needs unless a folder is given.
+    """
+
+    name: str | None = argument("[NAME]", "Show the details of this data set.", None)
+    data: Path | None = option("Folder to look in; the cache folder if not given.")
