@@ -201,9 +201,17 @@ def other_links(clf: LegendreNetClassifier, held_out: tuple[np.ndarray, ...], X:
     }
 
 
+@functools.cache
+def warm_up(model: str) -> None:
+    """Compile what models of this library need."""
+    if model.startswith("Legendre"):
+        study.warm_up(make(model, 0))
+
+
 @study.one_thread(settings)
 def execute(batch: Batch, resources: Resources) -> Outcome:
     X, y, facts = load(batch.dataset, resources.data)
+    warm_up(batch.model)
     runs = []
     for run in batch.runs:
         train, labels, test = label_noise.noisy_split(y, run.noise, run.seed)
