@@ -367,5 +367,5 @@ def test_nothing_is_read_of_a_file_of_something_else(path):
 
 def test_the_format_is_known():
     # when this fails because you have raised the number: docs/compatibility.md and the changelog tell users
-    assert FORMAT == "legendretron-3"
-    assert "legendretron-3" in (Path(__file__).parents[1] / "docs/compatibility.md").read_text()
+    assert FORMAT == "legendretron-4"
+    assert "legendretron-4" in (Path(__file__).parents[1] / "docs/compatibility.md").read_text()

@@ -34,6 +34,7 @@ STATE = {
     "label_noise": "dict or null",
     "gradient_norm": "float or null",
     "converged": "bool or null",
+    "sets": "dict or null",
     "coef": "Tensor",
     "intercept": "Tensor",
 }
@@ -89,6 +90,10 @@ def linear(k):
     }
 
 
+def sets(n):
+    return {"sets/proba": (n, 3), "sets/labels": (n,), "sets/weight": (n,)}
+
+
 def nests(prefix):
     shapes = {"log_mu": (2,), "log_beta": (1,), "offsets": (2, 2), "reference_offset": (2,), "gate_bias": (2,)}
     return {f"{prefix}/tensors/nests.{name}": shape for name, shape in shapes.items()}
@@ -122,7 +127,7 @@ DEEP_BLOCKS = {
 MODELS = {
     "logistic": ("MultinomialLogisticClassifier", SOFTMAX, None, linear(2)),
     "softmax": ("LegendreTronClassifier", SOFTMAX, None, linear(2)),
-    "tuned": ("LegendreTronClassifier", SOFTMAX, None, linear(2)),
+    "tuned": ("LegendreTronClassifier", SOFTMAX, None, linear(2) | sets(12)),
     "ficnn": ("LegendreTronClassifier", FICNN, None, linear(2) | blocks("link", **FICNN_BLOCKS)),
     "cpflow": ("LegendreTronClassifier", CPFLOW, None, linear(2) | blocks("link", **CPFLOW_BLOCKS)),
     "paper": (
@@ -148,7 +153,13 @@ MODELS = {
     ),
     "rate": ("MultinomialLogisticClassifier", SOFTMAX, None, linear(2)),
     "matrix": ("MultinomialLogisticClassifier", SOFTMAX, None, linear(2) | {"label_noise/matrix": (3, 3)}),
-    "doubted": ("MultinomialLogisticClassifier", DOUBTED, None, linear(2) | {"link/tensors/noise.raw_rate": (1,)}),
+    "doubted": (
+        *("MultinomialLogisticClassifier", DOUBTED, None),
+        linear(2)
+        | {"link/tensors/noise.raw_rate": (1,)}
+        | sets(150)
+        | {"sets/noise": (3, 3), "sets/least_noise": (3, 3)},
+    ),
 }
 #: What is known of wrong labels: rate in training, temperature, doubt, rate, and its interval.
 NOISE = {
@@ -162,6 +173,8 @@ def dtype_of(place, model):
     """The dtype of a tensor."""
     if place.endswith("initialized"):
         return torch.bool
+    if place.startswith("sets/"):
+        return {"sets/proba": torch.float32, "sets/labels": torch.int64}.get(place, torch.float64)
     if place.startswith("given_link/"):
         return torch.float16 if model == "given composite" else torch.float32
     if place in ("label_noise/matrix", "units/mean", "units/scale", "moments/count"):
@@ -210,7 +223,8 @@ def test_what_is_written_is_what_the_number_says(model, tmp_path):
     fixed = (state["given_link_is_fixed"], type(state["gradient_norm"]), type(state["converged"]))
     assert fixed == ((True, float, bool) if model == "fixed" else (False, type(None), type(None)))
     assert state["label_noise"] is None or {*state["label_noise"]} == {"plan", "known", "matrix"}
-    assert state["tuning"] is None or {*state["tuning"]} == {"chosen", "rows", "noise", "noise_matrix", "link_test"}
+    tuned = {"chosen", "rows", "noise", "noise_matrix", "link_test", "held_out"}
+    assert state["tuning"] is None or ({*state["tuning"]} == tuned and state["tuning"]["held_out"] is None)
     assert all([*row] == [*TUNING] for row in (state["tuning"] or {"rows": []})["rows"])
     assert (type(fitted).__name__, described(state["link"]), described(state["given_link"])) == (estimator, link, given)
     # one more has a default, so that files without it can be read; one less, or another name, needs a new number
@@ -277,14 +291,18 @@ def test_what_the_numbers_in_a_file_mean(model, tmp_path):
             "noise": None,
             "noise_matrix": None,
             "link_test": LINK_TEST,
+            "held_out": None,
         }
         if model == "tuned"
         else None,
         "label_noise": {**NOISE[model], "matrix": None} if model in NOISE else None,
+        "sets": {"out_of_fold": True, "noise": None, "least_noise": None} if "sets/proba" in shapes else None,
     }
     for i, (place, shape) in enumerate(shapes.items()):
         values = torch.sin(i + torch.arange(float(np.prod(shape)), dtype=torch.float64)).reshape(shape)
-        positive = place.startswith("moments/") or place == "units/scale"
+        if place == "sets/labels":
+            values = values.zero_()
+        positive = place.startswith(("moments/", "sets/proba", "sets/weight")) or place == "units/scale"
         *way, last = place.split("/")
         parent = state
         for key in way:

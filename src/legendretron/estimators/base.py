@@ -24,7 +24,7 @@ from legendretron._internal.parameters import ParameterError, spell
 from legendretron._internal.sklearn_compat import check_sample_weight, validates_parameters
 from legendretron._internal.start import init_linear
 from legendretron._internal.validation import check_device, check_integer
-from legendretron.estimators.classes import apply_class_weight, check_classes, swap_labels
+from legendretron.estimators.classes import apply_class_weight, check_classes, swap_classes, swap_labels
 from legendretron.estimators.convex import fit_convex, has_convex_solver
 from legendretron.estimators.label_noise import (
     FittedNoise,
@@ -344,7 +344,7 @@ class LinearLinkClassifier(SavedLinearClassifier):
         moments = tuple(m.cpu() for m in result.moments) if online and result.moments is not None else None
         self._set_fitted(model, result, plan, classes, observed, len(rows), start, X.dtype, moments, fixed)
         if not (resume or online):
-            self._tuning = tuning
+            self._set_tuning(tuning, plan)
         if not online:  # one pass over some rows need not converge
             self._warn_unless_converged(result)
 
@@ -406,13 +406,24 @@ class LinearLinkClassifier(SavedLinearClassifier):
         precision = torch.float32 if dtype == np.float32 else torch.float64
         w, b = ((part * plan.temperature).to("cpu", precision) for part in (w, b))
         self.classes_ = classes
-        self._noise = found
+        self._noise, self._sets = found, None
         self.link_ = trained.to("cpu", precision).eval().requires_grad_(False)
         self._standardized = Standardized(units.mean, units.scale, w, b, moments)
         self.coef_, self.intercept_ = self._standardized.folded(dtype)
         self.alpha_, self.link_alpha_ = map(float, plan.strengths)
         self.history_ = result.history
         self.n_iter_ = int(result.n_iter[0])
+
+    def _set_tuning(self, tuning: Tuning | None, plan: Plan) -> None:
+        """Keep what was tried, and calibrate prediction sets on what the chosen candidate has predicted for held-out rows."""
+        self._tuning = tuning
+        if tuning is None or tuning.held_out is None:
+            return
+        held_out, tuning.held_out = tuning.held_out, None
+        log_p = torch.log_softmax(held_out.log_p.double() * plan.temperature, -1).cpu().numpy()
+        labels = swap_labels(held_out.labels.cpu().numpy(), len(self.classes_))
+        p = swap_classes(self._proba_as_predicted(log_p))
+        self._calibrate(p, labels, held_out.weight.cpu().numpy(), out_of_fold=True)
 
     def _initial_noise(
         self, n_classes: int, resume: bool, online: bool, tuned: bool

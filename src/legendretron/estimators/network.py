@@ -138,6 +138,8 @@ class LegendreNetClassifier(SavedNetworkClassifier):
         were never held out. Not saved.
     noise_rate_, noise_rate_interval_, noise_matrix_
         As in :class:`~legendretron.LegendreTronClassifier`.
+    set_calibration_ : SetCalibration
+        What the sets of :meth:`predict_set` are calibrated on, and what is guaranteed.
     link_classes_ : ndarray of shape (n_classes,)
         As ``classes_``; for two classes the second comes first.
     history_ : History
@@ -274,7 +276,7 @@ class LegendreNetClassifier(SavedNetworkClassifier):
             make_folds(int(self.n_folds), data.X, data.y, data.rows, groups, seed + number)
             for number in range(repeats_for(n_rows))
         ]
-        for name in ("oof_proba_", "_oof_of", "_noise"):
+        for name in ("oof_proba_", "_oof_of", "_noise", "_sets"):
             self.__dict__.pop(name, None)  # of an earlier fit
         if not repeats[0]:
             self._fit_without_folds(data, known, groups)
@@ -419,18 +421,22 @@ class LegendreNetClassifier(SavedNetworkClassifier):
         if self.is_linear_:
             linear = path.search()  # worth a closer look
             self._set_linear(data, linear.alpha)
-            held_out, _ = path.labelled(linear.fitted)
-            hits, weight = (
-                part.cpu().numpy() for part in (held_out.log_p.argmax(-1) == held_out.labels, held_out.weight)
-            )
-            self.oof_score_ = float(weight @ hits / weight.sum())
+            log_p, labels, weight = (part.cpu().numpy() for part in path.labelled(linear.fitted)[0])
+            self.oof_score_ = float(weight @ (log_p.argmax(1) == labels) / weight.sum())
+            self._calibrate_folds(log_p, labels, weight)
             return
         self._logits = NetworkScores.from_model(networks.model, units)
         self.link_ = CalibratedLink.from_map(learned.map)
         self.oof_score_ = float(share @ (log_p.argmax(1) == data.labels[rows]))
+        self._calibrate_folds(log_p, *of_rows[1:])
         self.oof_proba_ = np.full((len(data.y), data.n_classes), np.nan)
         self.oof_proba_[rows] = swap_classes(np.exp(log_p))
         self._oof_of = _digest(data.X, data.y)
+
+    def _calibrate_folds(self, log_p: np.ndarray, labels: np.ndarray, weight: np.ndarray) -> None:
+        """Calibrate prediction sets on what the folds predict for rows that they have not seen, in the order of the link."""
+        labels = swap_labels(labels, log_p.shape[1])
+        self._calibrate(swap_classes(np.exp(log_p)), labels, weight, out_of_fold=True)
 
     def _fit_without_folds(self, data: _Data, known: LabelNoise | None, groups: Any) -> None:
         """Logistic regression of a usual strength, where no row can be held out."""
