@@ -38,15 +38,16 @@ from legendretron.report.sections.coefficients import coefficients
 from legendretron.report.sections.labels import judge_labels, labels
 from legendretron.report.sections.learned import learned
 from legendretron.report.sections.scores import comparison, scores
+from legendretron.report.sections.sets import prediction_sets
 from legendretron.report.sections.training import training
 
 
 class EvaluationReport:
     """How good a classifier is on rows with known labels: a page that opens with the answer.
 
-    It holds scores with bootstrap intervals beside simple alternatives, calibration, mistakes, ROC and precision-recall
-    curves, the learned link and loss, coefficients, training, suspicious labels, and a card of data and settings. What a
-    model does not have is left out with a sentence. Notebooks display the report by itself.
+    It holds scores with bootstrap intervals beside simple alternatives, calibration, prediction sets, mistakes, ROC and
+    precision-recall curves, the learned link and loss, coefficients, training, suspicious labels, and a card of data and
+    settings. What a model does not have is left out with a sentence. Notebooks display the report by itself.
 
     A fitted model brings no training data along. So the tuned logistic regression beside it, temperature scaling and the
     recalibration that splits scores into calibration and refinement are fitted to some of these rows and judged on others, by
@@ -155,6 +156,7 @@ class EvaluationReport:
             parts["against"] = ("Side by side", comparison(measured))
         parts["calibration"] = ("Calibration", calibration(measured, error, maps, errors, seed))
         parts["classes"] = ("Classes", classes(measured, errors))
+        parts["sets"] = ("Prediction sets", prediction_sets(core(model)[0], measured, seed))
         parts["confusions"] = ("Mistakes", confusions(measured))
         parts["ranking"] = ("ROC", ranking(measured))
         parts["learned"] = ("Link and loss", learned(classifier, features, rows))
