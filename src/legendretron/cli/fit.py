@@ -271,17 +271,50 @@ def _read(options: FitOptions, format: str) -> Table:
     data, numeric = options.data, options.numeric or []
     if options.target is None and format != "libsvm":
         raise missing_target("which column is to be predicted?", data, format, options.text)
+    shares = _share_columns(options, format)
     table = read_columns(
-        data, options.target, features=options.features or None, drop=options.drop, format=format,
-        as_text=options.categorical or [], find_codes=True, numeric=numeric, **options.reading,
+        data, None if shares else options.target, features=[*options.features, *shares] if options.features else None,
+        drop=options.drop, format=format, as_text=options.categorical or [], find_codes=True, numeric=numeric,
+        **options.reading,
     )  # fmt: skip
     check_named("--numeric", numeric, table)
+    if shares:
+        return _with_shares(table, shares, options)
     if len(table.classes) < 2:
         place = "the labels" if table.target is None else f"the labels in target column {table.target!r}"
         raise ValueError(
             f"{place} of {str(data)!r} are all {str(table.classes[0])!r}; at least two classes are needed."
         )
     return table
+
+
+def _share_columns(options: FitOptions, format: str) -> list[str]:
+    """Columns of the shares of the classes; none if the target is a column of labels."""
+    from legendretron.datasets.table_files import header_of
+
+    target = options.target
+    if (
+        target is None
+        or "," not in target
+        or format == "libsvm"
+        or target in header_of(options.data, format, options.text)
+    ):
+        return []
+    return [name.strip() for name in target.split(",")]
+
+
+def _with_shares(table: Table, shares: list[str], options: FitOptions) -> Table:
+    """The table, with columns of shares as what is kept beside the features, and the class of the largest as the label."""
+    import numpy as np
+
+    from legendretron.estimators.soft_labels import SoftLabels
+
+    check_named("--target", shares, table)
+    kept, X = table.X[shares], table.X.drop(columns=shares)
+    with wrong_usage_of("--target"):
+        SoftLabels.read(kept)
+    y = np.array(shares)[kept.to_numpy(dtype=float).argmax(1)]
+    return dataclasses.replace(table, X=X, y=y, feature_names=tuple(X), target=options.target, kept=kept)
 
 
 def _encode(table: Table, categorical: list[str], max_categories: int) -> tuple[Table, TableEncoder | None]:
@@ -315,7 +348,7 @@ def _fit(estimator: LinearLinkClassifier, table: Table, terminal: Terminal) -> N
 
     estimator.set_params(verbose=0 if terminal.quiet else 1)
     try:
-        estimator.fit(table.X, table.y)
+        estimator.fit(table.X, table.y if table.kept is None else table.kept)
     except ValidationSplitError as error:
         raise wrong("--validation", _why_not_held_out(table.y, estimator.early_stopping)) from error
     except KeyboardInterrupt as stopped:
@@ -353,8 +386,10 @@ def _scores(estimator: LinearLinkClassifier, table: Table) -> FitScores:
     assert table.y is not None
     places = np.searchsorted(estimator.classes_, table.y)
     losses, hits = np.empty(len(places)), np.empty(len(places), dtype=bool)
+    shares = None if table.kept is None else table.kept[list(estimator.classes_)].to_numpy(dtype=float)
     for rows, log_p in log_probability_parts(estimator, table):
-        losses[rows] = -log_p[np.arange(len(log_p)), places[rows]]
+        own = log_p[np.arange(len(log_p)), places[rows]]
+        losses[rows] = -(own if shares is None else (shares[rows] * log_p).sum(1))
         hits[rows] = log_p.argmax(1) == places[rows]
     counts = np.bincount(places, minlength=len(estimator.classes_))
     left_out = table.left_out + table.unlabelled

@@ -232,7 +232,12 @@ class FitOptions(EstimatorOptions, ClusterOptions, LabelledTableOptions):
     out: Annotated[Path, option("File for the model; an existing one is replaced.", "--out", "-o")]
     target: Annotated[
         str | None,
-        option("Column to predict: whole numbers or text. LIBSVM text needs none.", "--target", "-t", panel="Data"),
+        option(
+            "Column to predict: whole numbers or text; or columns of shares of the classes, as a,b,c. LIBSVM text needs none.",
+            "--target",
+            "-t",
+            panel="Data",
+        ),
     ] = None
     features: Annotated[
         list[str] | None,
