@@ -146,8 +146,13 @@ def test_plot_without_matplotlib(run, tables, monkeypatch):
 def quick():
     """Fewer draws and folds than users get."""
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in {"measured.DRAWS": 100, "cross_fitting._FOLDS": 2, "measured._CHANCES": 20}.items():
-            patch.setattr(f"legendretron.report.{name}", value)
+        fewer = {
+            "diagnostics.intervals.DRAWS": 100,
+            "diagnostics.decomposition._FOLDS": 2,
+            "report.measured._CHANCES": 20,
+        }
+        for name, value in fewer.items():
+            patch.setattr(f"legendretron.{name}", value)
         yield
 
 

@@ -233,7 +233,7 @@ class FitOptions(EstimatorOptions, ClusterOptions, LabelledTableOptions):
     target: Annotated[
         str | None,
         option(
-            "Column to predict: whole numbers or text; or columns of shares of the classes, as a,b,c. LIBSVM text needs none.",
+            "Column to predict: whole numbers or text; or columns of shares of the classes, as a,b,c. LIBSVM needs none.",
             "--target",
             "-t",
             panel="Data",

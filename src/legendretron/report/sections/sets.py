@@ -8,9 +8,10 @@ import numpy as np
 from markupsafe import Markup
 
 from legendretron.calibration.prediction_sets import SetCalibration
+from legendretron.diagnostics.intervals import drawn_means, interval
 from legendretron.report.charts import Chart
 from legendretron.report.markup import Cell, grid, note, number, paragraph, percent, section, table
-from legendretron.report.measured import Measured, drawn_means, interval
+from legendretron.report.measured import Measured
 
 #: Coverages in the table, and the one that classes are listed for.
 _ASKED, _USUAL = (0.8, 0.9, 0.95), 0.9
