@@ -9,6 +9,7 @@ import pytest
 from sklearn.metrics import brier_score_loss, log_loss, precision_score, recall_score, roc_auc_score
 
 from legendretron import LegendreTronClassifier
+from legendretron._internal.artifacts import FORMAT
 from legendretron.diagnostics import smooth_calibration_error
 from legendretron.report.markup import percent
 from tests.cli.conftest import make_cancer, make_iris
@@ -236,7 +237,7 @@ def bad_tables(tables, tmp_path):
     frame.assign(w=-1).to_csv(tmp_path / "weights.csv", index=False)
     frame.to_csv(tmp_path / "iris.csv", index=False)
     content = (tables / "iris.safetensors").read_bytes()
-    (tmp_path / "other.safetensors").write_bytes(content.replace(b"legendretron-3", b"legendretron-9"))
+    (tmp_path / "other.safetensors").write_bytes(content.replace(FORMAT.encode(), b"legendretron-9"))
     for name in ("iris", "cancer"):
         (tmp_path / f"{name}.safetensors").write_bytes((tables / f"{name}.safetensors").read_bytes())
     return tmp_path

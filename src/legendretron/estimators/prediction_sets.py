@@ -15,8 +15,8 @@ from legendretron.calibration.prediction_sets import SetCalibration
 
 __all__ = ["SetPredictor"]
 
-#: Matrices whose condition is worse are not inverted: labels say nothing then.
-_WORST_CONDITION = 1e6
+#: Matrices whose condition is worse are not inverted: labels say so little then that a small error of the estimate is large.
+_WORST_CONDITION = 6.0
 
 
 class SetPredictor:
@@ -68,7 +68,10 @@ class SetPredictor:
         of ``calibrate_sets`` were, if these were held out from the fit and their labels are right: at least ``coverage``, on
         average over rows, not for every kind of row. After ``fit`` alone it is **measured**, not guaranteed: rows were
         predicted by models of the folds, whose strengths were chosen on the same rows. Where labels are wrong, coverage is
-        that of the true class, as far as ``noise_matrix_`` is right; ``print(set_calibration_)`` tells which it is.
+        that of the true class, as far as ``noise_matrix_`` is right: a share of wrong labels that is estimated too high by
+        one point takes one or two points of coverage, see ``cautious``. Where so many are wrong that labels keep less than a
+        sixth of what they say, the lower end of the interval is taken, or no correction is made, and sets are large.
+        ``print(set_calibration_)`` tells which it is.
 
         Parameters
         ----------
@@ -153,7 +156,9 @@ class SetPredictor:
         """Calibrate on probabilities of rows and classes from 0, both in the order of ``classes_``."""
         noise, least = (None, None) if clean else self._noise_matrices()
         if noise is not None and np.linalg.cond(noise) > _WORST_CONDITION:
-            noise = least = None
+            noise = least  # fewer wrong labels make larger sets, and none the largest
+            if least is not None and np.linalg.cond(least) > _WORST_CONDITION:
+                noise = least = None
         seen = weight > 0
         known: dict[str, Any] = {"out_of_fold": out_of_fold, "noise": noise, "least_noise": least}
         self._sets = SetCalibration.of(p[seen], labels[seen], weight[seen], **known) if seen.any() else None
