@@ -41,12 +41,12 @@ ROOMS = (
         "links",
         "accelerate",
         "losses",
-        "diagnostics",
     ),
     *(
         "nn",
         "training",
         "calibration",
+        "diagnostics",
         "tuning",
         "networks",
         "estimators",

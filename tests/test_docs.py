@@ -178,6 +178,20 @@ def section(document, title):
 
 
 @pytest.mark.exhaustive
+def test_the_page_on_sets_runs(capsys):
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    names = {}
+    python = "\n".join(re.findall(r"^```python\n(.*?)^```$", page("guide/sets.md"), re.DOTALL | re.MULTILINE))
+    exec(compile(python, "guide", "exec"), names)
+    held, size = map(float, capsys.readouterr().out.splitlines()[0].split())
+    assert held > 0.93
+    assert size < 1.5
+    assert names["parts"].resolution.low > 1.0
+    assert (names["soft"].predict(names["X"]) == names["y"]).mean() > 0.9
+
+
+@pytest.mark.exhaustive
 def test_the_section_on_wrong_labels_runs(tmp_path, monkeypatch, capsys):
     matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("Agg")

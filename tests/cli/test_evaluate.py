@@ -9,6 +9,7 @@ import pytest
 from sklearn.metrics import brier_score_loss, log_loss, precision_score, recall_score, roc_auc_score
 
 from legendretron import LegendreTronClassifier
+from legendretron._internal.artifacts import FORMAT
 from legendretron.diagnostics import smooth_calibration_error
 from legendretron.report.markup import percent
 from tests.cli.conftest import make_cancer, make_iris
@@ -146,8 +147,13 @@ def test_plot_without_matplotlib(run, tables, monkeypatch):
 def quick():
     """Fewer draws and folds than users get."""
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in {"measured.DRAWS": 100, "cross_fitting._FOLDS": 2, "measured._CHANCES": 20}.items():
-            patch.setattr(f"legendretron.report.{name}", value)
+        fewer = {
+            "diagnostics.intervals.DRAWS": 100,
+            "diagnostics.decomposition._FOLDS": 2,
+            "report.measured._CHANCES": 20,
+        }
+        for name, value in fewer.items():
+            patch.setattr(f"legendretron.{name}", value)
         yield
 
 
@@ -224,7 +230,7 @@ def bad_tables(tables, tmp_path):
     frame.assign(w=-1).to_csv(tmp_path / "weights.csv", index=False)
     frame.to_csv(tmp_path / "iris.csv", index=False)
     content = (tables / "iris.safetensors").read_bytes()
-    (tmp_path / "other.safetensors").write_bytes(content.replace(b"legendretron-3", b"legendretron-9"))
+    (tmp_path / "other.safetensors").write_bytes(content.replace(FORMAT.encode(), b"legendretron-9"))
     for name in ("iris", "cancer"):
         (tmp_path / f"{name}.safetensors").write_bytes((tables / f"{name}.safetensors").read_bytes())
     return tmp_path

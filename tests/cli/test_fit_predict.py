@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from legendretron import LegendreTronClassifier, MultinomialLogisticClassifier
+from legendretron import LegendreTronClassifier, MultinomialLogisticClassifier, load
 from tests.cli.conftest import FIXED, make_cancer, make_iris
 
 FRAMES = {"iris": (make_iris, "kind"), "cancer": (make_cancer, "malignant")}
@@ -232,6 +232,43 @@ def test_predictions_as_json(run, tables):
     clf, X = in_python("cancer")
     assert got["prediction"] == clf.predict(X).tolist()
     assert got["p(1)"] == pytest.approx(clf.predict_proba(X)[:, 1], rel=1e-12)
+
+
+@pytest.mark.parametrize("stream", [(), ("--stream",)])
+def test_prediction_sets(run, tables, tmp_path, stream):
+    run("fit", tables / "iris.csv", "-t", "kind", "-o", tmp_path / "m", "--model", "logistic", "--seed", 0)
+    words = ["predict", tmp_path / "m", tables / "iris.csv", "--sets", 0.99]
+    run(*words, *stream, "--out", tmp_path / "sets.csv")
+    got = pd.read_csv(tmp_path / "sets.csv")
+    clf = load(tmp_path / "m")
+    assert list(got.columns) == ["prediction", *(f"set({label})" for label in clf.classes_)]
+    assert np.array_equal(got.iloc[:, 1:], clf.predict_set(make_iris().drop(columns="kind"), 0.99))
+    assert run(*words, "--json").json["set(setosa)"] == got["set(setosa)"].tolist()
+
+
+def test_columns_of_shares(run, tmp_path):
+    frame = make_iris()
+    X, labels = frame.drop(columns="kind"), np.unique(frame["kind"])
+    shares = pd.DataFrame(0.8 * (frame["kind"].to_numpy()[:, None] == labels) + 0.2 / 3, columns=labels)
+    X.join(shares.round(4)).to_csv(tmp_path / "t.csv", index=False)
+    words = ["fit", tmp_path / "t.csv", "--target", ",".join(labels[::-1]), "--model", "logistic", "--alpha", 0.01]
+    told = run(*words, "-o", tmp_path / "m", "--json").json
+    clf = load(tmp_path / "m")
+    assert clf.classes_.tolist() == labels.tolist() == told["classes"]
+    same = MultinomialLogisticClassifier(alpha=0.01).fit(X, shares)
+    np.testing.assert_allclose(clf.predict_proba(X), same.predict_proba(X), atol=1e-3)
+    assert told["rows"] == 150
+    assert told["log_loss"] == pytest.approx(-(shares.to_numpy() * same.predict_log_proba(X)).sum(1).mean(), abs=1e-3)
+    words[3] = f"{labels[0]},{labels[1]}"
+    assert "the shares of a row must sum to 1" in run(*words, "-o", tmp_path / "m", code=2).err
+    words[3] = f"{labels[0]},nothing"
+    assert "there is no column 'nothing'" in run(*words, "-o", tmp_path / "m", code=2).err
+
+
+def test_sets_that_cannot_be_predicted(run, tables):
+    words = ["predict", tables / "iris.safetensors", tables / "iris.csv", "--sets"]
+    assert "knows nothing of rows that it has not seen" in run(*words, 0.9, code=2).err
+    assert "fit it without --alpha" in run(*words, 0.9, code=2).err
 
 
 @pytest.mark.parametrize(

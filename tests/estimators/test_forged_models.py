@@ -70,6 +70,14 @@ FORGERIES = {
     "more nests": ("canonical", setting("link", "settings", "n_nests", to=3), "nests.log_mu must be of shape"),
     "given nests": ("given canonical", setting("given_link", "settings", "n_nests", to=10**5), "nests.log_mu must be"),
     "no given link": ("given canonical", setting("given_link", to=None), "given_link must be present if, and only if"),
+    "sets of other classes": ("tuned", filling("sets", "labels", value=3), "labels of prediction sets must be classes from"),
+    "sets of other rows": ("tuned", tensor("sets", "weight", of=lambda w: w[:3]), "weight must be finite values"),
+    "sets of negative rows": ("tuned", filling("sets", "weight", value=-1.0), "weight and proba of prediction sets must"),
+    "sets without an inverse": (
+        "doubted",
+        tensor("sets", "noise", of=lambda m: torch.full_like(m, 1 / 3)),
+        "noise of prediction sets must be a matrix that has",
+    ),
     "moments that are not there": ("ficnn", setting("moments", to={}), "moments must have the fields first"),
     "a link in logistic regression": (
         *("logistic", lambda state: state.update(link=link_to_state(CanonicalLink(3).double()))),

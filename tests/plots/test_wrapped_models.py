@@ -16,6 +16,7 @@ from legendretron.plots import (
     LabelQualityDisplay,
     LinkDisplay,
     LossDisplay,
+    PredictionSetDisplay,
     ProbabilityMapDisplay,
     ReliabilityDisplay,
     TrainingDisplay,
@@ -40,6 +41,7 @@ DRAW = {
     "reliability": ReliabilityDisplay.from_estimator,
     "classwise": ClasswiseReliabilityDisplay.from_estimator,
     "labels": LabelQualityDisplay.from_estimator,
+    "sets": PredictionSetDisplay.from_estimator,
     "training": lambda model, X, y: TrainingDisplay.from_estimator(model),
     "tuning": lambda model, X, y: TuningDisplay.from_estimator(model),
 }

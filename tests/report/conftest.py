@@ -9,11 +9,11 @@ from legendretron import LegendreTronClassifier
 
 #: Fewer draws and folds than users get, for speed.
 QUICK = {
-    "measured.DRAWS": 200,
-    "cross_fitting._FOLDS": 2,
-    "measured._CHANCES": 40,
-    "sections.calibration._DRAWS": 20,
-    "sections.calibration._CLASS_DRAWS": 5,
+    "diagnostics.intervals.DRAWS": 200,
+    "diagnostics.decomposition._FOLDS": 2,
+    "report.measured._CHANCES": 40,
+    "report.sections.calibration._DRAWS": 20,
+    "report.sections.calibration._CLASS_DRAWS": 5,
 }
 NAMES = np.array(["<script>alert('x')</script>", 'b & "c"', "d"])
 
@@ -66,7 +66,7 @@ def draw_labels(n=600, n_classes=3, seed=0, spread=1.5):
 def quick():
     with pytest.MonkeyPatch.context() as patch:
         for name, value in QUICK.items():
-            patch.setattr(f"legendretron.report.{name}", value)
+            patch.setattr(f"legendretron.{name}", value)
         yield
 
 

@@ -6,11 +6,13 @@ from sklearn.datasets import make_classification
 from sklearn.metrics import log_loss
 
 from legendretron import LegendreTronClassifier, MultinomialLogisticClassifier
+from legendretron.diagnostics.decomposition import folds_for, recalibrate
+from legendretron.diagnostics.intervals import Estimate, drawn_means, interval
 from legendretron.plots.loss import LossDisplay
 from legendretron.report.charts import Chart, ticks
-from legendretron.report.cross_fitting import folds_for, logistic_regression, recalibrated
+from legendretron.report.cross_fitting import logistic_regression
 from legendretron.report.markup import table, verdict
-from legendretron.report.measured import Estimate, Measured, drawn_means, interval
+from legendretron.report.measured import Measured
 from legendretron.report.rows import Contestant, rows_of
 from legendretron.report.sections.labels import judge_labels
 from legendretron.report.sections.learned import FORECASTS, SCORES, gap, is_softmax, link_sections, loss_sections
@@ -33,7 +35,7 @@ def test_groups_of_rows_vary_as_rows_do(monkeypatch):
     rng = np.random.default_rng(0)
     values, weight = np.sort(rng.normal(size=(900, 1)), axis=0), rng.uniform(0.5, 2, 900)  # an order that says much
     rows = drawn_means(values, weight, seed=0)
-    monkeypatch.setattr("legendretron.report.measured._GROUPS", 300)
+    monkeypatch.setattr("legendretron.diagnostics.intervals._GROUPS", 300)
     groups = drawn_means(values, weight, seed=0)
     np.testing.assert_allclose(groups.mean(0), rows.mean(0), atol=0.01)
     np.testing.assert_allclose(groups.std(0), rows.std(0), rtol=0.15)
@@ -50,7 +52,7 @@ def rows_for(y, n_classes=3, weight=None):
 @pytest.mark.parametrize(("n", "n_folds"), [(29, 0), (30, 5), (5000, 5), (5001, 2)])
 def test_no_row_is_predicted_by_a_fit_that_has_seen_it(n, n_folds):
     y = np.arange(n) % 3
-    folds = folds_for(rows_for(y), seed=0)
+    folds = folds_for(len(y), seed=0)
     assert len(folds) == n_folds
     for fold in folds:
         assert not np.intersect1d(fold.fit, fold.predict).size
@@ -63,7 +65,7 @@ def test_held_out_rows_cannot_be_told_from_the_others():
     """How often a class is drawn says nothing about other rows, but would if folds had equal shares of it."""
     y = np.random.default_rng(0).integers(40, size=400)
     loss = []
-    for fold in folds_for(rows_for(y, 40), seed=0):
+    for fold in folds_for(len(y), seed=0):
         share = (np.bincount(y[fold.fit], minlength=40) + 1.0) / (len(fold.fit) + 40)
         loss.append(-np.log(share[y[fold.predict]]).mean())
     assert np.mean(loss) > np.log(40)
@@ -74,7 +76,7 @@ def test_nothing_is_learned_from_noise():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(150, 30)), np.arange(150) % 3
     rows = rows_for(y)
-    log_p, fitted_to = logistic_regression(X, rows, folds_for(rows, 0))
+    log_p, fitted_to = logistic_regression(X, rows, folds_for(len(y), 0))
     assert fitted_to == 120
     assert log_loss(y, np.exp(log_p)) > np.log(3) - 0.02
     seen = MultinomialLogisticClassifier(alpha=1e-4).fit(X, y)
@@ -86,17 +88,17 @@ def test_recalibration_undoes_what_was_done():
     rows = rows_for(y)
     sharp = 3.0 * log_p
     sharp -= np.log(np.exp(sharp).sum(1, keepdims=True))
-    found = recalibrated(sharp, rows, folds_for(rows, 0))
+    found = recalibrate(sharp, y, rows.weight, folds_for(len(y), 0))
     assert np.mean(found.temperatures) == pytest.approx(3.0, rel=0.15)
     best, before = log_loss(y, np.exp(log_p)), log_loss(y, np.exp(sharp))
     for after in (found.temperature, found.calibrated):
         assert log_loss(y, np.exp(after)) < best + 0.1 * (before - best)
     contestants = {"model": Contestant.of("sharp", y, sharp)}
     measured = Measured(rows, contestants, {"model": found.calibrated}, seed=0)
-    for score in ("log_loss", "brier"):
-        cost, rest = (measured.score("model", f"{score} {part}") for part in ("calibration", "refinement"))
-        assert cost.value + rest.value == pytest.approx(measured.score("model", score).value)
-        assert cost.sign == 1
+    for score, loss in (("log_loss", "log"), ("brier", "brier")):
+        parts = measured.parts["model", loss]
+        assert parts.score.value == pytest.approx(measured.score("model", score).value)
+        assert parts.calibration.sign == 1
 
 
 def test_more_rows_than_are_ranked_are_drawn(monkeypatch):

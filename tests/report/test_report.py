@@ -26,6 +26,7 @@ from legendretron import (
     MultinomialLogisticClassifier,
     TableClassifier,
 )
+from legendretron.report.markup import percent
 from legendretron.trons import BregmanTronClassifier, SlIsotronClassifier
 from tests.report.conftest import NAMES, Given, draw_labels, make_data
 
@@ -81,6 +82,7 @@ SECTIONS = [
     "scores",
     "calibration",
     "classes",
+    "sets",
     "confusions",
     "ranking",
     "learned",
@@ -98,6 +100,18 @@ def test_the_page_has_all_sections_and_needs_no_network(report):
     assert set(page.addresses) == {f"#{name}" for name in SECTIONS}
     assert not re.search(r"url\(|@import|https?:", html)
     assert "default-src &#39;none&#39;" in html
+
+
+def test_prediction_sets_are_measured():
+    X, y = make_data(900)
+    model = MultinomialLogisticClassifier(random_state=0).fit(X[:500], y[:500])
+    page = Page(EvaluationReport(model, X[500:], y[500:]).to_html())
+    sets = model.predict_set(X[500:])
+    held = sets[np.arange(400), np.searchsorted(model.classes_, y[500:])].mean()
+    assert f"hold the label in {percent(held)}, and have" in page.text
+    assert "Calibrated on 500 rows of the fit, predicted out of fold." in page.text
+    given = MultinomialLogisticClassifier(alpha=0.01).fit(X[:500], y[:500])
+    assert "The model has no prediction sets" in Page(EvaluationReport(given, X[500:], y[500:]).to_html()).text
 
 
 def test_the_answer_comes_first(report):

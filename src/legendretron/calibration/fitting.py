@@ -21,7 +21,7 @@ from scipy.optimize import minimize_scalar
 from torch import Tensor
 
 from legendretron.calibration.map import CalibrationMap, with_floor
-from legendretron.calibration.problem import CalibrationMetric, CalibrationRuns
+from legendretron.calibration.problem import CalibrationFit, CalibrationMetric, CalibrationRuns
 from legendretron.links.noise_models import observed_loss
 
 __all__ = ["Calibration", "calibrate", "usual_strength"]
@@ -63,6 +63,8 @@ class Calibration(NamedTuple):
     held_out: np.ndarray | None  #: mean held-out log-loss of the candidates; None if nothing was held out
     weights: np.ndarray  #: of the candidates in the average
     replaced: float  #: share of labels replaced at random
+    tested: np.ndarray  #: rows that were held out
+    log_p: np.ndarray  #: of these, by averages of the candidates that have not seen them, (m, C)
 
 
 def _median(sizes: Tensor) -> float:
@@ -163,7 +165,26 @@ def calibrate(
         weights = weights.repeat_interleave(len(chosen), dim=1)
         return CalibrationRuns(s, labels, weights, g, with_shape, metric, replaced=share, learned=seen)
 
+    def make_map(fitted: CalibrationFit, candidates: np.ndarray) -> CalibrationMap:
+        """The average of candidates."""
+        mix = torch.from_numpy(averaged[candidates])
+        shared, bias, slope, rise, mixing = (torch.tensordot(mix, part.double(), dims=1) for part in fitted)
+        if ordered:
+            shared = shared * _limit_slopes(float(shared[0]), float(shared[0] + shared[1]))
+        result = CalibrationMap(n_classes, rank=rank, ordered=ordered)
+        result.inverse_temperature.fill_(tau)
+        result.floor.copy_(floor)
+        result.slope.copy_(1.0 + shared[0] + slope)
+        result.rise.copy_(shared[1] + rise)
+        result.bias.copy_(bias)
+        result.directions.copy_(metric.directions)
+        result.mixing.copy_(mixing)
+        if not ordered and not bool(seen.all()):
+            result.bias[~seen] = _keep_odds(result, s, seen, share_of_rows, 1.0 + float(shared[0]), float(shared[1]))
+        return result.eval()
+
     held_out, start, averaged = None, None, np.ones(1)
+    rows_of_folds, log_p = [np.empty(0, dtype=np.int64)], [np.empty((0, n_classes))]
     if strength is None:
         n_folds = min(n_folds, n)
         # not stratified, see above
@@ -181,26 +202,18 @@ def calibrate(
         held_out = summed / float(tested.sum())
         averaged = _average_weights(summed)
         start = ends.double().view(fitted_folds, len(strengths), -1).mean(0)[averaged > 0.0]
+        of_runs = trial.parameters(ends)
+        candidates = np.arange(len(strengths))
+        for k in range(fitted_folds):
+            own = CalibrationFit(*(part[k * len(strengths) :][: len(strengths)] for part in of_runs))
+            rows_of_folds.append(np.flatnonzero(fold.numpy() == k))
+            log_p.append(make_map(own, candidates)(scores[rows_of_folds[-1]]).numpy())
 
     chosen = np.flatnonzero(averaged)
     final = runs(s, chosen, share_of_rows.unsqueeze(1))
-    fitted = final.parameters(final.fit(start, tol=_TOL))
-    mix = torch.from_numpy(averaged[chosen])
-    shared, bias, slope, rise, mixing = (torch.tensordot(mix, part, dims=1) for part in fitted)
-    if ordered:
-        shared = shared * _limit_slopes(float(shared[0]), float(shared[0] + shared[1]))
-
-    result = CalibrationMap(n_classes, rank=rank, ordered=ordered)
-    result.inverse_temperature.fill_(tau)
-    result.floor.copy_(floor)
-    result.slope.copy_(1.0 + shared[0] + slope)
-    result.rise.copy_(shared[1] + rise)
-    result.bias.copy_(bias)
-    result.directions.copy_(metric.directions)
-    result.mixing.copy_(mixing)
-    if not ordered and not bool(seen.all()):
-        result.bias[~seen] = _keep_odds(result, s, seen, share_of_rows, 1.0 + float(shared[0]), float(shared[1]))
-    return Calibration(result.eval(), strengths, shaped, held_out, averaged, share)
+    result = make_map(final.parameters(final.fit(start, tol=_TOL)), chosen)
+    tested_rows, of_tested = np.concatenate(rows_of_folds), np.concatenate(log_p)
+    return Calibration(result, strengths, shaped, held_out, averaged, share, tested_rows, of_tested)
 
 
 def _average_weights(losses: np.ndarray) -> np.ndarray:

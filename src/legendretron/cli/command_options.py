@@ -44,6 +44,8 @@ class PredictOptions(TableOptions):
     If predictions of another model were calibrated, these are the columns of its predictions.
 
     Probabilities are those of the true classes, also if some labels of the fit were wrong: see fit --label-noise.
+
+    --sets 0.9 adds sets of classes among which the true one is in nine of ten rows.
     """
 
     model: Path = any_model_argument()
@@ -52,6 +54,9 @@ class PredictOptions(TableOptions):
         "File for the predictions: .csv, .tsv or .parquet, or -.", "--out", "-o", show_default="print as CSV"
     )
     proba: bool = option("Add a column p(class) for every class.", "--proba", value=False, show_default=True)
+    sets: float | None = option(
+        "Add a column set(class) for every class: is it in the set that holds the true class so often?", "--sets"
+    )
     keep: list[str] | None = keep_option()
     stream: bool | None = stream_option()
 

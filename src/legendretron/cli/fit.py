@@ -32,6 +32,7 @@ from legendretron.cli.streamed_fit import fit_in_batches
 from legendretron.cli.streams import streamed_parts
 from legendretron.cli.terminal import Terminal, grid
 from legendretron.datasets.streams import forms_of
+from legendretron.datasets.table_files import header_of
 from legendretron.datasets.tables import Table, as_numbers, has_only_numbers, read_columns
 from legendretron.datasets.text_form import TextForm
 from legendretron.estimators import (
@@ -42,6 +43,7 @@ from legendretron.estimators import (
 )
 from legendretron.estimators.base import LinearLinkClassifier
 from legendretron.estimators.label_noise import read_label_noise
+from legendretron.estimators.soft_labels import SoftLabels
 from legendretron.estimators.validation_split import ValidationSplitError
 from legendretron.links import link_names
 from legendretron.links.registry import names_without_settings
@@ -110,6 +112,8 @@ def fit(terminal: Terminal, options: FitOptions) -> None:
     places = np.searchsorted(estimator.classes_, table.y)
     judged = ((places[rows], log_p) for rows, log_p in log_probability_parts(estimator, table))
     scores = FitScores.of(judged, len(estimator.classes_), table.left_out, table.unlabelled)
+    if table.kept is not None:
+        scores = scores._replace(log_loss=_soft_loss(estimator, table))
     forms = [] if table.form is None else [table.form]
     _finish(terminal, options, estimator, encoder, scores, forms, seconds)
 
@@ -240,17 +244,43 @@ def _read(options: FitOptions, format: str) -> Table:
     data, numeric = options.data, options.numeric or []
     if options.target is None and format != "libsvm":
         raise missing_target("which column is to be predicted?", data, format, options.text)
+    shares = _share_columns(options, format)
     table = read_columns(
-        data, options.target, features=options.features or None, drop=options.drop, format=format,
-        as_text=options.categorical or [], numeric=numeric, **options.reading,
+        data, None if shares else options.target, features=[*options.features, *shares] if options.features else None,
+        drop=options.drop, format=format, as_text=options.categorical or [], numeric=numeric, **options.reading,
     )  # fmt: skip
     check_named("--numeric", numeric, table)
+    if shares:
+        return _with_shares(table, shares, options)
     if len(table.classes) < 2:
         place = "the labels" if table.target is None else f"the labels in target column {table.target!r}"
         raise ValueError(
             f"{place} of {str(data)!r} are all {str(table.classes[0])!r}; at least two classes are needed."
         )
     return table
+
+
+def _share_columns(options: FitOptions, format: str) -> list[str]:
+    """Columns of the shares of the classes; none if the target is a column of labels."""
+    target = options.target
+    if (
+        target is None
+        or "," not in target
+        or format == "libsvm"
+        or target in header_of(options.data, format, options.text)
+    ):
+        return []
+    return [name.strip() for name in target.split(",")]
+
+
+def _with_shares(table: Table, shares: list[str], options: FitOptions) -> Table:
+    """The table, with columns of shares as what is kept beside the features, and the class of the largest as the label."""
+    check_named("--target", shares, table)
+    kept, X = table.X[shares], table.X.drop(columns=shares)
+    with wrong_usage_of("--target"):
+        SoftLabels.read(kept)
+    y = np.array(shares)[kept.to_numpy(dtype=float).argmax(1)]
+    return dataclasses.replace(table, X=X, y=y, feature_names=tuple(X), target=options.target, kept=kept)
 
 
 def _encode(table: Table, categorical: list[str], max_categories: int) -> tuple[Table, TableEncoder | None]:
@@ -277,7 +307,7 @@ def _fit(estimator: LinearLinkClassifier, table: Table, terminal: Terminal) -> N
     """Fit, with a progress bar on a terminal."""
     estimator.set_params(verbose=0 if terminal.quiet else 1)
     try:
-        estimator.fit(table.X, table.y)
+        estimator.fit(table.X, table.y if table.kept is None else table.kept)
     except ValidationSplitError as error:
         raise wrong("--validation", _why_not_held_out(table.y, estimator.early_stopping)) from error
     except KeyboardInterrupt as stopped:
@@ -301,6 +331,15 @@ def _why_not_held_out(y: Any, share: float) -> str:
     return (
         f"{share} of {rows} rows is {math.ceil(share * rows)}, but at least {len(classes)} are needed, one of each class, "
         "and as many to fit; choose another share, or leave out --validation."
+    )
+
+
+def _soft_loss(estimator: LinearLinkClassifier, table: Table) -> float:
+    """Mean log-loss on the rows of the fit, whose labels are shares of the classes."""
+    assert table.kept is not None
+    shares = table.kept[list(estimator.classes_)].to_numpy(dtype=float)
+    return -float(sum((shares[rows] * log_p).sum() for rows, log_p in log_probability_parts(estimator, table))) / len(
+        shares
     )
 
 

@@ -169,7 +169,9 @@ class FitOptions(EstimatorOptions, ClusterOptions, LabelledTableOptions):
     data: Path = data_argument()
     out: Path = option("File for the model; an existing one is replaced.", "--out", "-o", value=REQUIRED)
     target: str | None = data_option(
-        "Column to predict: whole numbers or text. LIBSVM text needs none.", "--target", "-t"
+        "Column to predict: whole numbers or text; or columns of shares of the classes, as a,b,c. LIBSVM needs none.",
+        "--target",
+        "-t",
     )
     features: list[str] | None = data_option(
         "Column to predict from; repeat it for several. All but the target if not given."

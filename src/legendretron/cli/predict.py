@@ -42,23 +42,25 @@ from legendretron.preprocessing.drift import DriftWatch
 
 def predict(terminal: Terminal, options: PredictOptions) -> None:
     """See :class:`~legendretron.cli.command_options.PredictOptions`."""
-    out, data, proba = file_or_none(options.out), options.data, options.proba
+    out, data = file_or_none(options.out), options.data
     check_outputs({"--out": out}, {"MODEL": options.model, "DATA": data}, out_ends=TABLES)
     import_extra("pandas", "writing predictions", "cli")
-    estimator = load_model(options.model, only_predict=is_small(data))
+    estimator = load_model(options.model, only_predict=is_small(data) and options.sets is None)
+    if options.sets is not None:
+        _check_sets(estimator, options)
     reading = {**options.reading, "keep": options.keep or ()}
     watch = DriftWatch()
     parts = streamed_parts(data, options.format, options.stream, {"--out": out})
     if parts is not None:
         tables = tables_for(estimator, parts, None, **reading)
         try:
-            _predict_in_parts(estimator, tables, proba, out, terminal, watch)
+            _predict_in_parts(estimator, tables, options, out, terminal, watch)
         except KeyboardInterrupt as stopped:
             what = "predictions are not complete" if out is None else "no predictions were written"
             raise KeyboardInterrupt(f"interrupted, {what}") from stopped
         return
     table = table_for(estimator, data, None, format_for(data, options.format), **reading)
-    frame = _predictions(estimator, table, proba, terminal, watch)
+    frame = _predictions(estimator, table, options, terminal, watch)
     LeftOut(table).tell(terminal)
     drift = terminal.drift(watch.found)
     if out is None:
@@ -70,23 +72,46 @@ def predict(terminal: Terminal, options: PredictOptions) -> None:
     _tell(Counter(frame["prediction"]), list(frame), drift, out, terminal)
 
 
-def _predictions(estimator: Model, table: Table, proba: bool, terminal: Terminal, watch: DriftWatch) -> Any:
+def _check_sets(estimator: Any, options: PredictOptions) -> None:
+    """Raise an error, before anything is read, if sets cannot be predicted."""
+    try:
+        estimator.set_calibration_.thresholds(options.sets)
+    except AttributeError as error:
+        reason = (
+            f"{str(options.model)!r} knows nothing of rows that it has not seen, as its strengths were given; fit it without "
+            "--alpha and --link-alpha, or calibrate it."
+        )
+        raise wrong("--sets", reason) from error
+    except ValueError as error:
+        raise wrong("--sets", str(error)) from error
+
+
+def _predictions(estimator: Any, table: Table, options: PredictOptions, terminal: Terminal, watch: DriftWatch) -> Any:
     """Predictions for the rows of a table, after the columns to keep."""
     numbers = np.empty(table.X.shape[0], dtype=np.intp)
     for rows, log_p in log_probability_parts(estimator, table, watch):
         numbers[rows] = log_p.argmax(1)
     columns: dict[str, Any] = {} if table.kept is None else {name: table.kept[name].array for name in table.kept}
     predicted: dict[str, Any] = {"prediction": estimator.classes_[numbers]}
-    if proba:
-        by_class = zip(estimator.classes_, probabilities(estimator, table).T, strict=True)
-        predicted |= {f"p({label})": own for label, own in by_class}
+    if options.proba or options.sets is not None:
+        p = probabilities(estimator, table)
+        if options.proba:
+            predicted |= {f"p({label})": own for label, own in zip(estimator.classes_, p.T, strict=True)}
+        if options.sets is not None:
+            sets = estimator.set_calibration_.predict(p, options.sets)
+            predicted |= {f"set({label})": own for label, own in zip(estimator.classes_, sets.T, strict=True)}
     if twice := [name for name in columns if name in predicted or (name in ("rows", "drift") and terminal.json)]:
         raise wrong("--keep", f"{twice[0]!r} is the name of a column of predictions.")
     return pandas.DataFrame(columns | predicted)
 
 
 def _predict_in_parts(
-    estimator: Model, tables: Iterator[Table], proba: bool, out: Path | None, terminal: Terminal, watch: DriftWatch
+    estimator: Model,
+    tables: Iterator[Table],
+    options: PredictOptions,
+    out: Path | None,
+    terminal: Terminal,
+    watch: DriftWatch,
 ) -> None:
     """Predict some rows after the other, and write as it goes; the file is there when all of them are in it."""
     if out is None and terminal.json:
@@ -100,7 +125,7 @@ def _predict_in_parts(
             left_out.add(table)
             if table.X.shape[0] == 0:
                 continue
-            frame = _predictions(estimator, table, proba, terminal, watch)
+            frame = _predictions(estimator, table, options, terminal, watch)
             if write is None:
                 sys.stdout.write(text_of(frame, ".csv", header=not names))
             else:

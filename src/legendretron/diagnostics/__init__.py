@@ -12,6 +12,7 @@ if TYPE_CHECKING:
         calibration_curve,
         expected_calibration_error,
     )
+    from legendretron.diagnostics.decomposition import Decomposition, decompose
     from legendretron.diagnostics.monotonicity_check import MonotonicityCheck, monotonicity
     from legendretron.diagnostics.properness_check import PropernessCheck, properness
     from legendretron.diagnostics.smooth_calibration import (
@@ -26,6 +27,7 @@ else:
         __name__,
         {
             "binned_calibration": ("CalibrationCurve", "calibration_curve", "expected_calibration_error"),
+            "decomposition": ("Decomposition", "decompose"),
             "softmax_test": ("LinkTest", "link_test"),
             "monotonicity_check": ("MonotonicityCheck", "monotonicity"),
             "properness_check": ("PropernessCheck", "properness"),
@@ -37,12 +39,14 @@ else:
 __all__ = [
     "CalibrationCurve",
     "CanonicalityCheck",
+    "Decomposition",
     "LinkTest",
     "MonotonicityCheck",
     "PropernessCheck",
     "SmoothCalibrationCurve",
     "calibration_curve",
     "canonicality",
+    "decompose",
     "expected_calibration_error",
     "link_test",
     "monotonicity",

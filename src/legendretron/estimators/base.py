@@ -24,7 +24,7 @@ from legendretron._internal.parameters import ParameterError, spell
 from legendretron._internal.sklearn_compat import check_sample_weight, validates_parameters
 from legendretron._internal.start import init_linear
 from legendretron._internal.validation import check_device, check_integer
-from legendretron.estimators.classes import apply_class_weight, check_classes, swap_labels
+from legendretron.estimators.classes import apply_class_weight, check_classes, swap_classes, swap_labels
 from legendretron.estimators.convex import fit_convex, has_convex_solver
 from legendretron.estimators.label_noise import (
     FittedNoise,
@@ -37,6 +37,7 @@ from legendretron.estimators.restore_on_error import restore_on_error
 from legendretron.estimators.resuming import ChosenStrengths, fingerprint
 from legendretron.estimators.saved_linear import SavedLinearClassifier
 from legendretron.estimators.settings import Plan, draw_seed
+from legendretron.estimators.soft_labels import SoftLabels
 from legendretron.estimators.standardization import Standardized, Standardizer
 from legendretron.estimators.stream_fit import SAMPLE_ROWS, fit_source
 from legendretron.estimators.validation_split import validation_split
@@ -88,8 +89,10 @@ class LinearLinkClassifier(SavedLinearClassifier):
         ----------
         X : array, data frame or sparse matrix of shape (n_samples, n_features)
             Features. Sparse matrices are never made dense.
-        y : array of shape (n_samples,)
-            Class labels, numbers or strings; at least two classes.
+        y : array of shape (n_samples,), or array or data frame of shape (n_samples, n_classes)
+            Class labels, numbers or strings; at least two classes. Or soft labels: shares of the classes, which sum to 1 in
+            each row, as several annotators or another model give them. The labels are then the names of the columns of a data
+            frame, and 0 to ``n_classes - 1`` of an array; a row takes the time of as many rows as it has classes.
         sample_weight : array of shape (n_samples,), optional
             Weight of each row; non-negative, not all zero. In minibatches weights equal repetitions in expectation
             only; with all rows in one batch, or with ``solver="lbfgs"``, exactly. What is ``"auto"`` depends on the number of
@@ -103,14 +106,16 @@ class LinearLinkClassifier(SavedLinearClassifier):
         """
         with restore_on_error(self):
             resume = self.warm_start and hasattr(self, "_standardized")
-            X, y, weight = self._check_data(X, y, sample_weight, reset=not resume)
+            soft = SoftLabels.read(y)
+            X, y, weight = self._check_data(X, y, sample_weight, reset=not resume, soft=soft)
             classes = check_classes(y)
             if resume and not np.array_equal(classes, self.classes_):
                 raise ValueError(
                     f"warm_start needs the classes of the first fit, {self.classes_}, got {classes}; "
                     "set warm_start=False to start again."
                 )
-            self._train(X, y, weight, classes, self._seed(), resume, groups=groups)
+            copies = soft.row if soft is not None and soft.has_copies else None
+            self._train(X, y, weight, classes, self._seed(), resume, groups=groups, copies=copies)
         return self
 
     @validates_parameters
@@ -228,7 +233,12 @@ class LinearLinkClassifier(SavedLinearClassifier):
     def _numpy_dtype(self) -> Any:
         return [np.float64, np.float32] if self.dtype is None else np.dtype(self.dtype)
 
-    def _check_data(self, X: Any, y: Any, sample_weight: Any, reset: bool) -> tuple[Any, np.ndarray, np.ndarray]:
+    def _check_data(
+        self, X: Any, y: Any, sample_weight: Any, reset: bool, soft: SoftLabels | None = None
+    ) -> tuple[Any, np.ndarray, np.ndarray]:
+        if soft is not None:
+            X = check_features(self, X, accept_sparse="csr", dtype=self._numpy_dtype(), order="C", reset=reset)
+            return soft.apply(X, check_sample_weight(sample_weight, X), self.class_weight)
         check_labels(y)
         X, y = check_features(self, X, y, accept_sparse="csr", dtype=self._numpy_dtype(), order="C", reset=reset)
         check_classification_targets(y)
@@ -246,6 +256,7 @@ class LinearLinkClassifier(SavedLinearClassifier):
         online: bool = False,
         groups: Any = None,
         choice: Tuning | None = None,
+        copies: np.ndarray | None = None,
     ) -> None:
         device = check_device(self.device)
         path = self._checkpoint_path(online)  # checked before strengths are chosen, which takes long
@@ -286,7 +297,9 @@ class LinearLinkClassifier(SavedLinearClassifier):
             trial_features, trial_link = features, fixed
             if fixed is not None:  # single precision is enough to compare strengths, and faster
                 trial_features, trial_link = features.single(), copy.deepcopy(fixed).float()
-            problem = self._make_problem(trial_features, labels, weight, X, y, rows, groups, seed, noise, trial_link)
+            problem = self._make_problem(
+                trial_features, labels, weight, X, y, rows, groups, seed, noise, trial_link, copies
+            )
             if path is not None:
                 folds = [part for fold in problem.folds for part in fold]
                 saved_choice = ChosenStrengths(path, fingerprint(self, (X, y, weight, [seed], *folds)))
@@ -328,7 +341,7 @@ class LinearLinkClassifier(SavedLinearClassifier):
         )
         validation = None
         if self.early_stopping and not online:
-            rows, held_out = validation_split(rows, labels[rows], self._held_out_share(), seed)
+            rows, held_out = validation_split(rows, labels[rows], self._held_out_share(), seed, copies)
             validation = sample(held_out)
         identity = () if self.checkpoint is None else (X, y, weight, model.flat, [seed, *plan.strengths])
         settings = self._training_settings(identity, generator, len(rows), n_classes, plan.strengths, online)
@@ -344,7 +357,7 @@ class LinearLinkClassifier(SavedLinearClassifier):
         moments = tuple(m.cpu() for m in result.moments) if online and result.moments is not None else None
         self._set_fitted(model, result, plan, classes, observed, len(rows), start, X.dtype, moments, fixed)
         if not (resume or online):
-            self._tuning = tuning
+            self._set_tuning(tuning, plan)
         if not online:  # one pass over some rows need not converge
             self._warn_unless_converged(result)
 
@@ -406,13 +419,24 @@ class LinearLinkClassifier(SavedLinearClassifier):
         precision = torch.float32 if dtype == np.float32 else torch.float64
         w, b = ((part * plan.temperature).to("cpu", precision) for part in (w, b))
         self.classes_ = classes
-        self._noise = found
+        self._noise, self._sets = found, None
         self.link_ = trained.to("cpu", precision).eval().requires_grad_(False)
         self._standardized = Standardized(units.mean, units.scale, w, b, moments)
         self.coef_, self.intercept_ = self._standardized.folded(dtype)
         self.alpha_, self.link_alpha_ = map(float, plan.strengths)
         self.history_ = result.history
         self.n_iter_ = int(result.n_iter[0])
+
+    def _set_tuning(self, tuning: Tuning | None, plan: Plan) -> None:
+        """Keep what was tried, and calibrate prediction sets on what the chosen candidate has predicted for held-out rows."""
+        self._tuning = tuning
+        if tuning is None or tuning.held_out is None:
+            return
+        held_out, tuning.held_out = tuning.held_out, None
+        log_p = torch.log_softmax(held_out.log_p.double() * plan.temperature, -1).cpu().numpy()
+        labels = swap_labels(held_out.labels.cpu().numpy(), len(self.classes_))
+        p = swap_classes(self._proba_as_predicted(log_p))
+        self._calibrate(p, labels, held_out.weight.cpu().numpy(), out_of_fold=True)
 
     def _initial_noise(
         self, n_classes: int, resume: bool, online: bool, tuned: bool

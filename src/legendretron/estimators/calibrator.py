@@ -49,11 +49,14 @@ from legendretron._internal.sklearn_compat import (
 )
 from legendretron.calibration.fitting import calibrate
 from legendretron.calibration.map import CalibrationMap
+from legendretron.calibration.prediction_sets import SetCalibration
+from legendretron.datasets.noise import symmetric_transition
 from legendretron.estimators.legendretron import LegendreTronClassifier, PaperLegendreTronClassifier
 from legendretron.estimators.multinomial import MultinomialLogisticClassifier
 from legendretron.estimators.network import LegendreNetClassifier
 from legendretron.estimators.onnx import predictor_model, write_model
 from legendretron.estimators.persistence import SavedModel, part_from_state, part_to_state
+from legendretron.estimators.prediction_sets import SetPredictor
 from legendretron.estimators.restore_on_error import restore_on_error
 from legendretron.estimators.saved_classes import classes_from_state, classes_to_state
 from legendretron.estimators.scores import ScoreForm, ScoreReader, as_columns, score_form
@@ -86,10 +89,11 @@ _FIELDS = {
     "cv_results": OBJECT,
     "estimator": optional(OBJECT),
     "estimator_is_frozen": BOOLEAN,
+    "sets": optional(OBJECT),
 }
 
 
-class LegendreCalibrator(SavedModel, Classifier, BaseEstimator):  # type: ignore[misc]
+class LegendreCalibrator(SavedModel, SetPredictor, Classifier, BaseEstimator):  # type: ignore[misc]
     r"""Calibrated probabilities from the logits or probabilities of any classifier.
 
     With scores :math:`x` (logits, or logarithms of probabilities) of a row,
@@ -155,6 +159,8 @@ class LegendreCalibrator(SavedModel, Classifier, BaseEstimator):  # type: ignore
         Candidates: ``strength`` (in multiples of that of structured matrix scaling), ``shape`` (whether the shared scale and
         shape are learned), ``log_loss`` on held-out rows, and ``weight`` in the average. ``log_loss`` is NaN where
         ``strength`` is given.
+    set_calibration_ : SetCalibration
+        What the sets of :meth:`predict_set` are calibrated on, and what is guaranteed.
     estimator_ : classifier
         The classifier whose probabilities are calibrated, if ``estimator`` is given.
     n_features_in_, feature_names_in_
@@ -335,6 +341,9 @@ class LegendreCalibrator(SavedModel, Classifier, BaseEstimator):  # type: ignore
             "log_loss": np.full(len(found.strengths), np.nan) if found.held_out is None else found.held_out,
             "weight": found.weights,
         }
+        self._sets = None
+        if len(tested := found.tested):
+            self._calibrate(np.exp(found.log_p), labels.numpy()[tested], weight[tested], out_of_fold=True)
 
     @property
     def temperature_(self) -> float:
@@ -388,6 +397,21 @@ class LegendreCalibrator(SavedModel, Classifier, BaseEstimator):  # type: ignore
         log_p = self.predict_log_proba(X)
         return log_p if log_p.shape[1] > 2 else log_p[:, 1] - log_p[:, 0]
 
+    # --- prediction sets ---
+
+    def _held_out_proba(self, X: Any, y: np.ndarray, cv: Any, groups: Any) -> np.ndarray:
+        """See :meth:`SetPredictor._held_out_proba`."""
+        if cv is not None or groups is not None:
+            raise ValueError(f"cv={cv!r}: a calibrator takes rows that it was not fitted to; leave cv and groups out.")
+        return self.predict_proba(X)
+
+    def _noise_matrices(self) -> tuple[np.ndarray | None, np.ndarray | None]:
+        """See :meth:`SetPredictor._noise_matrices`; the share of wrong labels has no interval."""
+        if self.noise_rate_ == 0.0:
+            return None, None
+        matrix = symmetric_transition(len(self.classes_), self.noise_rate_)
+        return matrix, None
+
     # --- elsewhere ---
 
     def to_torch(self) -> CalibrationMap:
@@ -437,6 +461,7 @@ class LegendreCalibrator(SavedModel, Classifier, BaseEstimator):  # type: ignore
             "cv_results": {name: np.asarray(values) for name, values in self.cv_results_.items()},
             "estimator": None if inner is None else part_to_state(inner, *_SAVED),
             "estimator_is_frozen": frozen,
+            "sets": None if self._sets is None else self._sets.to_state(),
         }
 
     @classmethod
@@ -479,6 +504,8 @@ class LegendreCalibrator(SavedModel, Classifier, BaseEstimator):  # type: ignore
             calibrator.n_features_in_, names = inner.n_features_in_, getattr(inner, "feature_names_in_", None)
         if names is not None:
             calibrator.feature_names_in_ = np.asarray(names, dtype=object)
+        sets = state["sets"]
+        calibrator._sets = None if sets is None else SetCalibration.from_state(sets, len(classes))
         return calibrator
 
     def __sklearn_is_fitted__(self) -> bool:

@@ -64,9 +64,10 @@ class ChoosingClassifier(LinearPredictor, ABC):
         seed: int,
         noise: LabelNoise | None,
         fixed: Link | None,
+        copies: np.ndarray | None = None,
     ) -> TuningProblem:
         """The problem for which strengths are chosen: data, folds, and how links are made and trained."""
-        folds = make_folds(self.cv, X, y, rows, groups, seed)
+        folds = make_folds(self.cv, X, y, rows, groups, seed, copies)
         if not folds and (self.cv is not None or groups is not None):
             which = "groups" if groups is not None else f"cv={self.cv!r}"
             raise ValueError(

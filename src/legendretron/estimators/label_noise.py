@@ -157,3 +157,9 @@ class FittedNoise:
     def matrix_by_classes(self) -> np.ndarray:
         """The transition matrix, in the order of ``classes_``."""
         return _swap_matrix(self.make_noise().matrix().detach().double().numpy())
+
+    def least_matrix_by_classes(self) -> np.ndarray:
+        """The same with as few wrong labels as the lower end of the interval says."""
+        kept, share = np.eye(self.n_classes), self.rates.low / self.rates.rate if self.rates.rate > 0.0 else 0.0
+        matrix: np.ndarray = kept + share * (self.matrix_by_classes() - kept)
+        return matrix

@@ -17,12 +17,13 @@ from legendretron.estimators.classes import swap_classes
 from legendretron.estimators.label_noise import FittedNoise
 from legendretron.estimators.label_posterior import label_posterior
 from legendretron.estimators.prediction import LinkPredictor
-from legendretron.links import SymmetricNoise, clean_link
+from legendretron.estimators.prediction_sets import SetPredictor
+from legendretron.links import NoisyLink, SymmetricNoise, clean_link
 
 __all__ = ["LabelQuality"]
 
 
-class LabelQuality(LinkPredictor):
+class LabelQuality(LinkPredictor, SetPredictor):
     """Base of the classifiers that know of wrong labels: what they say about them."""
 
     _noise: FittedNoise | None
@@ -143,6 +144,31 @@ class LabelQuality(LinkPredictor):
         bare = copy.copy(self)
         bare.link_ = clean_link(self.link_)
         return bare._log_proba(X)
+
+    # --- prediction sets ---
+
+    def _held_out_proba(self, X: Any, y: np.ndarray, cv: Any, groups: Any) -> np.ndarray:
+        """See :meth:`SetPredictor._held_out_proba`."""
+        if cv is None:
+            return self.predict_proba(X)
+        X = self._check_features(X)
+        if X.shape[0] != len(y):
+            raise ValueError(f"y must have one label per row of X, {X.shape[0]}, got {len(y)}.")
+        return self._proba_as_predicted(self._out_of_fold(X, y, cv, groups))
+
+    def _proba_as_predicted(self, log_p: np.ndarray) -> np.ndarray:
+        """Probabilities with the floor of doubtful predictions, which ``predict_proba`` has too."""
+        floored = torch.as_tensor(log_p)
+        if isinstance(self.link_, NoisyLink):
+            floored = self.link_.noise.log_observed(floored)
+        return np.exp(floored.numpy())
+
+    def _noise_matrices(self) -> tuple[np.ndarray | None, np.ndarray | None]:
+        """See :meth:`SetPredictor._noise_matrices`."""
+        noise: FittedNoise | None = getattr(self, "_noise", None)
+        if noise is None or noise.rates.rate == 0.0:
+            return None, None
+        return noise.matrix_by_classes(), noise.least_matrix_by_classes()
 
     def find_label_issues(self, X: Any, y: Any, cv: Any = 5, threshold: float = 0.5, groups: Any = None) -> np.ndarray:
         """Rows whose label is probably wrong, the most suspicious one first.

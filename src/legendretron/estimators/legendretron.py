@@ -127,6 +127,8 @@ class LegendreTronClassifier(LinearLinkClassifier):
         If strengths were chosen: the candidates, the chosen one first, with mean and standard error of the log-loss on
         held-out rows (whose labels are doubted a little), and of the difference to logistic regression row by row. See
         :class:`~legendretron.plots.TuningDisplay`.
+    set_calibration_ : SetCalibration
+        What the sets of :meth:`predict_set` are calibrated on, and what is guaranteed.
     loss_ : CanonicalLoss or CompositeLoss
         The learned loss: the canonical one, or the strictly proper composite one of a link that is not canonical. Its classes
         are in the order of ``link_classes_``.

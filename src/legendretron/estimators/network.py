@@ -28,6 +28,7 @@ from legendretron.estimators.onnx import write_model
 from legendretron.estimators.restore_on_error import restore_on_error
 from legendretron.estimators.saved_network import SavedNetworkClassifier
 from legendretron.estimators.settings import SHARED_CONSTRAINTS, draw_seed
+from legendretron.estimators.soft_labels import SoftLabels
 from legendretron.estimators.standardization import Standardizer
 from legendretron.links import LabelNoise, SoftmaxLink, SymmetricNoise
 from legendretron.networks.calibrating import cross_fit, learn_map
@@ -63,6 +64,7 @@ class _Data(NamedTuple):
     weight: np.ndarray
     rows: np.ndarray  #: those that count
     n_classes: int
+    copies: np.ndarray | None  #: row that each is a copy of, where labels are soft
 
 
 class _Networks(NamedTuple):
@@ -138,6 +140,8 @@ class LegendreNetClassifier(SavedNetworkClassifier):
         were never held out. Not saved.
     noise_rate_, noise_rate_interval_, noise_matrix_
         As in :class:`~legendretron.LegendreTronClassifier`.
+    set_calibration_ : SetCalibration
+        What the sets of :meth:`predict_set` are calibrated on, and what is guaranteed.
     link_classes_ : ndarray of shape (n_classes,)
         As ``classes_``; for two classes the second comes first.
     history_ : History
@@ -226,8 +230,10 @@ class LegendreNetClassifier(SavedNetworkClassifier):
         ----------
         X : array or data frame of shape (n_samples, n_features)
             Features, dense.
-        y : array of shape (n_samples,)
-            Class labels, numbers or strings; at least two classes.
+        y : array of shape (n_samples,), or array or data frame of shape (n_samples, n_classes)
+            Class labels, numbers or strings; at least two classes. Or soft labels: shares of the classes, which sum to 1 in
+            each row, as several annotators or another model give them. The labels are then the names of the columns of a data
+            frame, and 0 to ``n_classes - 1`` of an array; a row takes the time of as many rows as it has classes.
         sample_weight : array of shape (n_samples,), optional
             Weight of each row; non-negative, not all zero.
         groups : array of shape (n_samples,), optional
@@ -240,15 +246,23 @@ class LegendreNetClassifier(SavedNetworkClassifier):
         with restore_on_error(self):
             self._refuse_sparse(X)
             hidden = self._check_layers()
-            check_labels(y)
-            X, y = check_features(self, X, y, dtype=[np.float64, np.float32], order="C", reset=True)
-            check_classification_targets(y)
-            weight = apply_class_weight(self.class_weight, y, check_sample_weight(sample_weight, X))
+            soft = SoftLabels.read(y)
+            if soft is not None:
+                X = check_features(self, X, dtype=[np.float64, np.float32], order="C", reset=True)
+                X, y, weight = soft.apply(X, check_sample_weight(sample_weight, X), self.class_weight)
+            else:
+                check_labels(y)
+                X, y = check_features(self, X, y, dtype=[np.float64, np.float32], order="C", reset=True)
+                check_classification_targets(y)
+                weight = apply_class_weight(self.class_weight, y, check_sample_weight(sample_weight, X))
+            copies = soft.row if soft is not None and soft.has_copies else None
             classes = check_classes(y)
             labels = swap_labels(np.searchsorted(classes, y), len(classes))
             rows = np.flatnonzero(weight > 0)
             self.classes_, self._dtype = classes, X.dtype
-            self._fit(_Data(X, y, labels, weight / weight.max(), rows, len(classes)), hidden, groups)
+            self._fit(_Data(X, y, labels, weight / weight.max(), rows, len(classes), copies), hidden, groups)
+            if copies is not None and hasattr(self, "oof_proba_"):
+                self.oof_proba_ = self.oof_proba_[np.unique(copies, return_index=True)[1]]
         return self
 
     def _refuse_sparse(self, X: Any) -> None:
@@ -271,10 +285,10 @@ class LegendreNetClassifier(SavedNetworkClassifier):
         known = read_label_noise(self.label_noise, data.n_classes)
         n_rows = len(data.rows)
         repeats = [
-            make_folds(int(self.n_folds), data.X, data.y, data.rows, groups, seed + number)
+            make_folds(int(self.n_folds), data.X, data.y, data.rows, groups, seed + number, data.copies)
             for number in range(repeats_for(n_rows))
         ]
-        for name in ("oof_proba_", "_oof_of", "_noise"):
+        for name in ("oof_proba_", "_oof_of", "_noise", "_sets"):
             self.__dict__.pop(name, None)  # of an earlier fit
         if not repeats[0]:
             self._fit_without_folds(data, known, groups)
@@ -419,18 +433,22 @@ class LegendreNetClassifier(SavedNetworkClassifier):
         if self.is_linear_:
             linear = path.search()  # worth a closer look
             self._set_linear(data, linear.alpha)
-            held_out, _ = path.labelled(linear.fitted)
-            hits, weight = (
-                part.cpu().numpy() for part in (held_out.log_p.argmax(-1) == held_out.labels, held_out.weight)
-            )
-            self.oof_score_ = float(weight @ hits / weight.sum())
+            log_p, labels, weight = (part.cpu().numpy() for part in path.labelled(linear.fitted)[0])
+            self.oof_score_ = float(weight @ (log_p.argmax(1) == labels) / weight.sum())
+            self._calibrate_folds(log_p, labels, weight)
             return
         self._logits = NetworkScores.from_model(networks.model, units)
         self.link_ = CalibratedLink.from_map(learned.map)
         self.oof_score_ = float(share @ (log_p.argmax(1) == data.labels[rows]))
+        self._calibrate_folds(log_p, *of_rows[1:])
         self.oof_proba_ = np.full((len(data.y), data.n_classes), np.nan)
         self.oof_proba_[rows] = swap_classes(np.exp(log_p))
         self._oof_of = _digest(data.X, data.y)
+
+    def _calibrate_folds(self, log_p: np.ndarray, labels: np.ndarray, weight: np.ndarray) -> None:
+        """Calibrate prediction sets on what the folds predict for rows that they have not seen, in the order of the link."""
+        labels = swap_labels(labels, log_p.shape[1])
+        self._calibrate(swap_classes(np.exp(log_p)), labels, weight, out_of_fold=True)
 
     def _fit_without_folds(self, data: _Data, known: LabelNoise | None, groups: Any) -> None:
         """Logistic regression of a usual strength, where no row can be held out."""

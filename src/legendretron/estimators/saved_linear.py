@@ -24,6 +24,7 @@ from legendretron._internal.fields import (
 )
 from legendretron._internal.json_values import as_json
 from legendretron._internal.sklearn_compat import validate_parameters
+from legendretron.calibration.prediction_sets import SetCalibration
 from legendretron.estimators.choosing import ChoosingClassifier
 from legendretron.estimators.fixed_link import freeze, get_link, is_fixed
 from legendretron.estimators.label_noise import FittedNoise
@@ -57,6 +58,7 @@ _FIELDS = {
     "label_noise": optional(OBJECT),
     "gradient_norm": optional(number(0.0)),
     "converged": optional(BOOLEAN),
+    "sets": optional(OBJECT),
 }
 
 
@@ -95,6 +97,7 @@ class SavedLinearClassifier(SavedModel, ChoosingClassifier):
             "label_noise": None if noise is None else noise.to_state(),
             "gradient_norm": getattr(self, "gradient_norm_", None),
             "converged": getattr(self, "converged_", None),
+            "sets": None if self._sets is None else self._sets.to_state(),
         }
 
     @classmethod
@@ -124,6 +127,8 @@ class SavedLinearClassifier(SavedModel, ChoosingClassifier):
         estimator._noise = None if noise is None else FittedNoise.from_state(noise, n_classes)
         if state["gradient_norm"] is not None:
             estimator.gradient_norm_, estimator.converged_ = float(state["gradient_norm"]), state["converged"]
+        sets = state["sets"]
+        estimator._sets = None if sets is None else SetCalibration.from_state(sets, n_classes)
         estimator._check_weights()
         return estimator
 

@@ -21,6 +21,7 @@ from legendretron._internal.fields import (
     optional,
 )
 from legendretron._internal.sklearn_compat import validate_parameters
+from legendretron.calibration.prediction_sets import SetCalibration
 from legendretron.estimators.classes import swap_classes
 from legendretron.estimators.label_noise import FittedNoise
 from legendretron.estimators.label_quality import LabelQuality
@@ -47,6 +48,7 @@ _FIELDS = {
     "held_out": list_of(number(finite=False), least=3),
     "n_iter": integer(0),
     "history": optional(OBJECT),
+    "sets": optional(OBJECT),
 }
 
 
@@ -80,7 +82,7 @@ class SavedNetworkClassifier(SavedModel, LabelQuality):
 
     def to_state(self) -> dict[str, Any]:
         """See :meth:`SavedModel.to_state`."""
-        noise, history = getattr(self, "_noise", None), getattr(self, "history_", None)
+        noise, history, sets = (getattr(self, name, None) for name in ("_noise", "history_", "_sets"))
         return {
             "parameters": encode_parameters(self.get_params(deep=False)),
             "classes": classes_to_state(self.classes_),
@@ -93,6 +95,7 @@ class SavedNetworkClassifier(SavedModel, LabelQuality):
             "held_out": [self.network_log_loss_, self.linear_log_loss_, self.oof_score_],
             "n_iter": self.n_iter_,
             "history": None if history is None else history.to_state(),
+            "sets": None if sets is None else sets.to_state(),
         }
 
     @classmethod
@@ -127,6 +130,8 @@ class SavedNetworkClassifier(SavedModel, LabelQuality):
         estimator.is_linear_, estimator.n_iter_ = state["is_linear"], state["n_iter"]
         if state["history"] is not None:
             estimator.history_ = History.from_state(state["history"])
+        if state["sets"] is not None:
+            estimator._sets = SetCalibration.from_state(state["sets"], n_classes)
         return estimator
 
     def _onnx_model(self, feature_names: np.ndarray | None) -> Any:

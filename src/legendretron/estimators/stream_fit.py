@@ -399,7 +399,7 @@ class StreamFit:
             self.saved_choice.remove()
         self._set_names()
         estimator._set_fitted(self.model, result, plan, self.summary.classes, observed, n_rows, self.start, self.dtype)
-        estimator._tuning = self.tuning
+        estimator._set_tuning(self.tuning, plan)
         self._set_skipped()
         if self.layout.first:
             estimator._warn_unless_converged(result)

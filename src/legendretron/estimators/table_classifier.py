@@ -62,7 +62,7 @@ class TableClassifier(SavedModel, Classifier, BaseEstimator):  # type: ignore[mi
         Class labels.
     coef_, intercept_, alpha_, link_alpha_, link_, link_classes_, loss_, history_, tuning_, n_iter_
         Of ``estimator_``, if it has them. The columns of ``coef_`` are ``get_feature_names_out()``.
-    noise_rate_, noise_rate_interval_, noise_matrix_
+    noise_rate_, noise_rate_interval_, noise_matrix_, set_calibration_
         Of ``estimator_``, if it has them.
     n_features_in_, feature_names_in_
         Of the table.
@@ -186,10 +186,10 @@ class TableClassifier(SavedModel, Classifier, BaseEstimator):  # type: ignore[mi
         check_is_fitted(self)
         return _encode(self.encoder_, X)
 
-    def _call_estimator(self, method: str, X: Any, *more: Any) -> np.ndarray:
+    def _call_estimator(self, method: str, X: Any, *more: Any, **named: Any) -> np.ndarray:
         """What a method of the fitted estimator says of a table."""
         encoded = self.encode(X)  # which raises if nothing is fitted
-        answer: np.ndarray = getattr(self.estimator_, method)(encoded, *more)
+        answer: np.ndarray = getattr(self.estimator_, method)(encoded, *more, **named)
         return answer
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
@@ -222,6 +222,17 @@ class TableClassifier(SavedModel, Classifier, BaseEstimator):  # type: ignore[mi
     def linear_predictor(self, X: Any) -> np.ndarray:
         """Predictors that the link maps to probabilities, as in the estimator."""
         return self._call_estimator("linear_predictor", X)
+
+    @_if_estimator_has("predict_set")
+    def predict_set(self, X: Any, coverage: float = 0.9, **how: Any) -> np.ndarray:
+        """Sets of classes that hold the true one with the probability that is asked for, as in the estimator."""
+        return self._call_estimator("predict_set", X, coverage, **how)
+
+    @_if_estimator_has("calibrate_sets")
+    def calibrate_sets(self, X: Any, y: Any, sample_weight: Any = None, **how: Any) -> Self:
+        """Calibrate prediction sets on other rows, as in the estimator; the encoder is not fitted again."""
+        self._call_estimator("calibrate_sets", X, y, sample_weight, **how)
+        return self
 
     # --- wrong labels ---
 

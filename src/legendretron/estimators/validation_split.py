@@ -14,7 +14,9 @@ class ValidationSplitError(ParameterError):
     """There are too few samples, or too few of a class, to hold out a validation set."""
 
 
-def validation_split(rows: np.ndarray, labels: np.ndarray, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def validation_split(
+    rows: np.ndarray, labels: np.ndarray, fraction: float, seed: int, copies: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """Split rows into a training and a validation set, stratified by class.
 
     Parameters
@@ -25,7 +27,13 @@ def validation_split(rows: np.ndarray, labels: np.ndarray, fraction: float, seed
         Share of the rows to hold out.
     seed : int
         Of the shuffle.
+    copies : ndarray, optional
+        For every row of the table, of which row it is a copy; copies are not divided.
     """
+    if copies is not None:
+        originals, first = np.unique(copies[rows], return_index=True)
+        kept, held = validation_split(originals, labels[first], fraction, seed)
+        return rows[np.isin(copies[rows], kept)], rows[np.isin(copies[rows], held)]
     try:
         kept, held = train_test_split(rows, test_size=fraction, stratify=labels, random_state=seed)
     except ValueError as error:

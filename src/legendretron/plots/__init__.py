@@ -4,6 +4,7 @@ from legendretron.plots.canonicality import CanonicalityDisplay, MeasuredLink
 from legendretron.plots.label_quality import LabelQualityDisplay
 from legendretron.plots.link import LinkDisplay
 from legendretron.plots.loss import LossDisplay
+from legendretron.plots.prediction_sets import PredictionSetDisplay
 from legendretron.plots.probability_map import ProbabilityMapDisplay
 from legendretron.plots.reliability import ClasswiseReliabilityDisplay, ReliabilityDisplay
 from legendretron.plots.training import TrainingDisplay
@@ -17,6 +18,7 @@ __all__ = [
     "LinkDisplay",
     "LossDisplay",
     "MeasuredLink",
+    "PredictionSetDisplay",
     "ProbabilityMapDisplay",
     "ReliabilityDisplay",
     "TrainingDisplay",

@@ -15,20 +15,15 @@ from markupsafe import Markup
 
 from legendretron._internal.files import write_atomically
 from legendretron._internal.validation import check_integer
+from legendretron.diagnostics.decomposition import LEAST_ROWS, Recalibrated, folds_for, recalibrate
+from legendretron.diagnostics.intervals import Estimate
 from legendretron.estimators.base import LinearLinkClassifier
 from legendretron.estimators.feature_drift import feature_tallies
 from legendretron.plots.models import core
 from legendretron.preprocessing.drift import DriftWatch
-from legendretron.report.cross_fitting import (
-    LEAST_ROWS,
-    Recalibrated,
-    features_for_logistic,
-    folds_for,
-    logistic_regression,
-    recalibrated,
-)
+from legendretron.report.cross_fitting import features_for_logistic, logistic_regression
 from legendretron.report.markup import page, rows_in_words
-from legendretron.report.measured import SCORES, Estimate, Measured
+from legendretron.report.measured import SCORES, Measured
 from legendretron.report.rows import Contestant, Rows, feature_names, inner, predicted, rows_of, taken
 from legendretron.report.sections.answer import main_numbers, summary
 from legendretron.report.sections.calibration import calibration, class_errors
@@ -38,15 +33,16 @@ from legendretron.report.sections.coefficients import coefficients
 from legendretron.report.sections.labels import judge_labels, labels
 from legendretron.report.sections.learned import learned
 from legendretron.report.sections.scores import comparison, scores
+from legendretron.report.sections.sets import prediction_sets
 from legendretron.report.sections.training import training
 
 
 class EvaluationReport:
     """How good a classifier is on rows with known labels: a page that opens with the answer.
 
-    It holds scores with bootstrap intervals beside simple alternatives, calibration, mistakes, ROC and precision-recall
-    curves, the learned link and loss, coefficients, training, suspicious labels, and a card of data and settings. What a
-    model does not have is left out with a sentence. Notebooks display the report by itself.
+    It holds scores with bootstrap intervals beside simple alternatives, calibration, prediction sets, mistakes, ROC and
+    precision-recall curves, the learned link and loss, coefficients, training, suspicious labels, and a card of data and
+    settings. What a model does not have is left out with a sentence. Notebooks display the report by itself.
 
     A fitted model brings no training data along. So the tuned logistic regression beside it, temperature scaling and the
     recalibration that splits scores into calibration and refinement are fitted to some of these rows and judged on others, by
@@ -155,6 +151,7 @@ class EvaluationReport:
             parts["against"] = ("Side by side", comparison(measured))
         parts["calibration"] = ("Calibration", calibration(measured, error, maps, errors, seed))
         parts["classes"] = ("Classes", classes(measured, errors))
+        parts["sets"] = ("Prediction sets", prediction_sets(core(model)[0], measured, seed))
         parts["confusions"] = ("Mistakes", confusions(measured))
         parts["ranking"] = ("ROC", ranking(measured))
         parts["learned"] = ("Link and loss", learned(classifier, features, rows))
@@ -217,11 +214,11 @@ def _add_comparisons(
     contestants: dict[str, Contestant], rows: Rows, matrix: Any, reason: str, seed: int
 ) -> tuple[list[str], dict[str, Recalibrated]]:
     """Add what the model is compared with; return how it was made, as HTML, and the recalibrated models."""
-    folds = folds_for(rows, seed)
+    folds = folds_for(len(rows), seed)
     own = contestants["model"].name
     notes, maps = [], {}
     if folds:
-        maps = {key: recalibrated(one.log_p, rows, folds) for key, one in contestants.items()}
+        maps = {key: recalibrate(one.log_p, rows.y, rows.weight, folds) for key, one in contestants.items()}
         found = maps["model"]
         contestants["temperature"] = Contestant.of(f"{own}, temperature scaled", rows.y, found.temperature)
         notes.append(

@@ -6,79 +6,13 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import softmax
 
+from legendretron.diagnostics.decomposition import decompose
+from legendretron.diagnostics.intervals import LEVEL, Estimate, drawn_means, exact_interval, interval
 from legendretron.diagnostics.scores import Scores, area_under_curve
 from legendretron.diagnostics.smooth_calibration import smooth_errors_by_chance
 from legendretron.report.rows import Contestant, Rows
-
-#: How often rows are drawn.
-DRAWS = 1000
-#: With more rows, groups of rows are drawn, about so many.
-_GROUPS = 5000
-#: Entries of a block of draws.
-_AT_ONCE = 2**22
-#: Share of the draws within an interval.
-LEVEL = 0.95
-
-
-class Estimate(NamedTuple):
-    """A number with its interval."""
-
-    value: float
-    low: float
-    high: float
-
-    @property
-    def sign(self) -> int:
-        """Whether the interval is above zero (1), below (-1), or holds it (0)."""
-        return int(self.low > 0) - int(self.high < 0)
-
-
-def drawn_means(columns: np.ndarray, weight: np.ndarray, seed: int) -> np.ndarray:
-    """Draw rows with replacement, again and again, and return the weighted mean of each column: (draws, k).
-
-    Many rows are divided into groups at random, and groups are drawn: means then vary as much, and take less time.
-    """
-    rng = np.random.default_rng(seed)
-    weighted = np.column_stack([columns * weight[:, None], weight])
-    if (size := len(columns) // _GROUPS) > 1:
-        n_groups = -(-len(columns) // size)
-        # groups of equal size but for one
-        group = rng.permutation(len(columns)) % n_groups
-        weighted = np.column_stack([np.bincount(group, column) for column in weighted.T])
-    n = len(weighted)
-    means = np.empty((DRAWS, columns.shape[1]))
-    block = max(1, min(DRAWS, _AT_ONCE // n))
-    for start in range(0, DRAWS, block):
-        rows = min(block, DRAWS - start)
-        counts = np.stack([np.bincount(rng.integers(n, size=n), minlength=n) for _ in range(rows)]).astype(float)
-        sums = counts @ weighted
-        means[start : start + rows] = sums[:, :-1] / sums[:, -1:]
-    return means
-
-
-def exact_interval(share: int, weight: np.ndarray) -> Estimate:
-    """Return a share of zero or one with the exact interval of a binomial distribution, by Clopper and Pearson.
-
-    Rows with weights are as good as fewer rows without: the square of the sum over the sum of the squares.
-
-    Examples
-    --------
-    >>> round(exact_interval(1, np.ones(100)).low, 3)
-    0.964
-    """
-    n_rows = weight.sum() ** 2 / (weight**2).sum()
-    bound = float(((1 - LEVEL) / 2) ** (1 / n_rows))
-    return Estimate(1.0, bound, 1.0) if share else Estimate(0.0, 0.0, 1.0 - bound)
-
-
-def interval(value: float, draws: np.ndarray) -> Estimate:
-    """Return a value with the middle 95 % of its draws."""
-    if not np.isfinite(draws).all():
-        return Estimate(value, float("nan"), float("nan"))
-    low, high = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return Estimate(value, float(low), float(high))
-
 
 #: Scores, and whether lower ones are better.
 SCORES = {"accuracy": False, "log_loss": True, "brier": True, "auc": False}
@@ -109,17 +43,25 @@ class Measured:
     def __init__(
         self, rows: Rows, contestants: Mapping[str, Contestant], calibrated: Mapping[str, np.ndarray], seed: int
     ) -> None:
-        self.rows, self.contestants, self.calibrated = rows, dict(contestants), [*calibrated]
+        self.rows, self.contestants = rows, dict(contestants)
+        #: scores of those that were recalibrated, in parts
+        self.parts = {
+            (key, loss): decompose(
+                rows.y,
+                softmax(self.contestants[key].log_p, axis=1),
+                loss,
+                sample_weight=rows.weight,
+                calibrated=softmax(log_p, axis=1),
+                seed=seed,
+            )
+            for key, log_p in calibrated.items()
+            for loss in ("log", "brier")
+        }
         columns = {}
         for key, one in self.contestants.items():
             columns[key, "accuracy"] = one.rows.right.astype(float)
             columns[key, "log_loss"], columns[key, "brier"] = one.rows.log_loss, one.rows.brier
             columns[key, "gap"] = one.rows.confidence - one.rows.right
-        for key, log_p in calibrated.items():
-            after = Contestant.of("", rows.y, log_p).rows
-            for score in ("log_loss", "brier"):
-                columns[key, f"{score} refinement"] = getattr(after, score)
-                columns[key, f"{score} calibration"] = columns[key, score] - getattr(after, score)
         self._value = {name: rows.mean(values) for name, values in columns.items()}
         self.ranked = self._rows_to_rank(seed)
         self.areas = {key: self._areas(one) for key, one in self.contestants.items() if key != "dummy"}
@@ -159,11 +101,7 @@ class Measured:
         return ClassArea(areas, errors, total / max(int(np.isfinite(areas).sum()), 1))
 
     def score(self, key: str, name: str) -> Estimate:
-        """Return a score of a contestant: one of ``SCORES``, or ``"gap"``, confidence less accuracy.
-
-        Of those that were recalibrated, also ``"log_loss refinement"``, the score after recalibration, ``"log_loss
-        calibration"``, what recalibration saves, and the same of ``"brier"``.
-        """
+        """Return a score of a contestant: one of ``SCORES``, or ``"gap"``, confidence less accuracy."""
         value = self._value[key, name]
         if name == "accuracy" and self.all_or_none(key):
             return exact_interval(round(value), self.rows.weight)

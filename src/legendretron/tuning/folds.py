@@ -18,7 +18,9 @@ __all__ = ["Fold", "make_folds"]
 Fold = tuple[np.ndarray, np.ndarray]
 
 
-def make_folds(cv: Any, X: Any, y: np.ndarray, rows: np.ndarray, groups: Any, seed: int) -> list[Fold]:
+def make_folds(
+    cv: Any, X: Any, y: np.ndarray, rows: np.ndarray, groups: Any, seed: int, copies: np.ndarray | None = None
+) -> list[Fold]:
     """Training and held-out rows of each fold; none if there are too few rows to hold any out.
 
     Parameters
@@ -33,6 +35,9 @@ def make_folds(cv: Any, X: Any, y: np.ndarray, rows: np.ndarray, groups: Any, se
         Groups whose rows must not be divided.
     seed : int
         Of the shuffle, where there is one.
+    copies : ndarray of shape (n,), optional
+        If some of the n rows are copies of one, the number of that one, from 0 and rising; copies are not divided. ``cv`` and
+        ``groups`` are then about the rows without copies, and their labels are those of the first copies.
 
     Examples
     --------
@@ -41,6 +46,12 @@ def make_folds(cv: Any, X: Any, y: np.ndarray, rows: np.ndarray, groups: Any, se
     >>> [len(held_out) for _, held_out in folds]
     [5, 5, 5, 5]
     """
+    if copies is not None:
+        first = np.unique(copies, return_index=True)[1]
+        folds = make_folds(cv, X[first], y[first], np.unique(copies[rows]), groups, seed)
+        return _drop_unseen_classes(
+            ((_with_copies(a, copies, rows), _with_copies(b, copies, rows)) for a, b in folds), y
+        )
     labels = y[rows]
     counts = np.unique(labels, return_counts=True)[1]
     if groups is not None:
@@ -90,6 +101,13 @@ def _stratified(labels: np.ndarray, n_folds: int, seed: int, repeats: int) -> li
         folds[order] = np.arange(len(labels)) % n_folds
         splits += [(np.flatnonzero(folds != k), np.flatnonzero(folds == k)) for k in range(n_folds)]
     return splits
+
+
+def _with_copies(part: np.ndarray, copies: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Those of the rows that are copies of a part."""
+    inside = np.zeros(copies[-1] + 1, dtype=bool)
+    inside[part] = True
+    return rows[inside[copies[rows]]]
 
 
 def _indices(part: np.ndarray, keep: np.ndarray) -> np.ndarray:

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from legendretron.calibration.prediction_sets import some_rows
 from legendretron.links import Link, clean_link, with_noise
 from legendretron.training import LinearModel, Sample, TrainingSettings, train
 from legendretron.tuning.candidates import Candidate
@@ -18,7 +19,7 @@ from legendretron.tuning.noise_rates import LabelledRows, RateEstimate, estimate
 from legendretron.tuning.problem import TuningProblem
 from legendretron.tuning.scores import Difference, held_out_loss
 
-__all__ = ["FittedLink", "LinkScore", "may_gain", "search_links"]
+__all__ = ["FittedLink", "LinkScore", "may_gain", "predict_held_out", "search_links"]
 
 #: Folds on which candidates are compared: the loss of one is too noisy on small data.
 _FIRST_FOLDS = 2
@@ -122,8 +123,16 @@ def search_links(
         if gain(best).mean <= _DECIDED * gain(best).error:
             rest = slice(n_first, problem.n_link_folds)
             scores = _train(problem, [best.candidate], rest, best.steps + short * started, doubt, rate, [new] * n_rest)
-            best = best._replace(losses=np.concatenate([best.losses, scores[0].losses]))
+            losses = np.concatenate([best.losses, scores[0].losses])
+            best = best._replace(losses=losses, models=best.models + scores[0].models)
     yield [best._replace(final=True)]
+
+
+def predict_held_out(problem: TuningProblem, score: LinkScore) -> LabelledRows:
+    """Predictions of true classes for rows by models that have not seen them."""
+    held = [held for _, held in problem.folds[: len(score.models)]]
+    some = some_rows(sum(map(len, held)), problem.n_classes)
+    return _predict(problem, score.models, [part[some] for part in held], clean=True)
 
 
 def _link_rate(problem: TuningProblem, best: LinkScore) -> float:

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from legendretron.calibration.prediction_sets import some_rows
 from legendretron.diagnostics.softmax_test import LinkTest, score_test
 from legendretron.links import SymmetricNoise
 from legendretron.training.features import Features, SparseFeatures
@@ -156,6 +157,13 @@ class LogisticPath:
         runs = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
         held_out = self._labelled(fitted, *self._held(self._noise_folds))
         return held_out, self._labelled(fitted, np.concatenate(parts), runs)
+
+    def predict_held_out(self, fitted: Logistic) -> LabelledRows:
+        """Predictions for rows by fits that have not seen them, each row once."""
+        rows, runs = self._held(slice(0, len(fitted.weight)))
+        first = np.unique(rows, return_index=True)[1]
+        first = first[some_rows(len(first), self.problem.n_classes)]
+        return self._labelled(fitted, rows[first], runs[first])
 
     def _solve(
         self,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self
 
 import numpy as np
+import torch
 
 from legendretron._internal.fields import (
     BOOLEAN,
@@ -25,6 +26,7 @@ from legendretron.links import TransitionNoise
 from legendretron.training.logistic import Logistic
 from legendretron.tuning.candidates import Candidate
 from legendretron.tuning.link_search import FittedLink
+from legendretron.tuning.noise_rates import LabelledRows
 
 __all__ = ["COLUMNS", "FoundNoise", "Tuning", "check_matrix", "check_strengths"]
 
@@ -56,6 +58,7 @@ _FIELDS = {
     "noise": optional(list_of(number())),
     "noise_matrix": optional(array(None, None)),
     "link_test": optional(OBJECT),
+    "held_out": optional(OBJECT),
 }
 
 
@@ -70,6 +73,21 @@ def check_matrix(matrix: Any) -> np.ndarray:
     """Return a saved transition matrix as an array, or raise a ``ValueError``."""
     TransitionNoise(matrix)
     return np.asarray(matrix)
+
+
+def _held_out_from_state(state: dict[str, Any]) -> LabelledRows:
+    check_fields(
+        "held_out", state, {"log_p": array(None, None), "labels": array(None, dtype="int64"), "weight": array(None)}
+    )
+    found = LabelledRows(*(torch.as_tensor(state[name]) for name in LabelledRows._fields))
+    n, n_classes = found.log_p.shape
+    if (
+        found.labels.shape != (n,)
+        or found.weight.shape != (n,)
+        or not bool(((found.labels >= 0) & (found.labels < n_classes)).all())
+    ):
+        raise ValueError(f"labels and weight of held_out must be those of {n} rows of {n_classes} classes.")
+    return found
 
 
 class FoundNoise(NamedTuple):
@@ -124,6 +142,8 @@ class Tuning:
         Its transition matrix, if it is not symmetric.
     link_test : LinkTest, optional
         Test of softmax on held-out rows, if learned links were candidates and labels are taken as they are.
+    held_out : LabelledRows, optional
+        What the folds of the chosen candidate predict for rows that they have not seen.
 
     Examples
     --------
@@ -139,6 +159,7 @@ class Tuning:
     noise: FoundNoise | None = None
     noise_matrix: np.ndarray | None = None
     link_test: LinkTest | None = None
+    held_out: LabelledRows | None = None
 
     def to_state(self) -> dict[str, Any]:
         """Return what was tried and chosen; models that were trained on the way are left out."""
@@ -148,6 +169,7 @@ class Tuning:
             "noise": None if self.noise is None else [*map(float, self.noise)],
             "noise_matrix": self.noise_matrix,
             "link_test": None if self.link_test is None else self.link_test.to_state(),
+            "held_out": None if self.held_out is None else {k: v.cpu() for k, v in self.held_out._asdict().items()},
         }
 
     @classmethod
@@ -167,6 +189,7 @@ class Tuning:
             noise=None if state["noise"] is None else FoundNoise.from_state(state["noise"]),
             noise_matrix=None if state["noise_matrix"] is None else check_matrix(state["noise_matrix"]),
             link_test=None if state["link_test"] is None else LinkTest.from_state(state["link_test"]),
+            held_out=None if state["held_out"] is None else _held_out_from_state(state["held_out"]),
         )
 
     def to_frame(self) -> Any:

@@ -11,7 +11,7 @@ import numpy as np
 
 from legendretron.links import TransitionNoise
 from legendretron.tuning.candidates import Candidate
-from legendretron.tuning.link_search import LinkScore, may_gain, search_links
+from legendretron.tuning.link_search import LinkScore, may_gain, predict_held_out, search_links
 from legendretron.tuning.logistic_path import LogisticPath, PathPoint
 from legendretron.tuning.noise_checks import is_believable, is_possible
 from legendretron.tuning.noise_matrix import find_matrix, has_pattern
@@ -101,6 +101,7 @@ def tune(problem: TuningProblem, links: list[Candidate], *, logistic: bool, alph
         away = None if base is None else _away(problem, best.losses, base.losses)
         if away is None or away.mean < -_MUST_GAIN * away.error:
             tuning.chosen, tuning.start, chosen_row = best.candidate, best.models[0], row
+            tuning.held_out = predict_held_out(problem, best)
             if best.estimate is not None:
                 tuning.noise = _describe_noise(best.rate, best.estimate)
             elif tuning.noise is not None and rate > 0.0:  # what logistic regression took for noise, the link explains
@@ -114,6 +115,7 @@ def tune(problem: TuningProblem, links: list[Candidate], *, logistic: bool, alph
             rows = [_add_row(tuning, problem, Candidate(p.alpha, math.inf), None, p, base) for p in complete]
             chosen_row = rows[0]
         tuning.logistic = base.fitted
+        tuning.held_out = path.predict_held_out(base.fitted)
     if chosen_row is not None:
         chosen_row["chosen"] = True
     return tuning

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
+from legendretron.diagnostics.decomposition import LEAST_ROWS
 from legendretron.preprocessing.drift import Tally
-from legendretron.report.cross_fitting import LEAST_ROWS
 from legendretron.report.markup import number, percent, tiles
 from legendretron.report.measured import CalibrationError, Measured
 
@@ -44,10 +44,10 @@ def calibration_in_words(measured: Measured, error: CalibrationError) -> tuple[s
 
 def _saved_by_recalibration(measured: Measured) -> float:
     """Share of the log-loss, zero if the interval does not rule that out."""
-    if "model" not in measured.calibrated:
+    parts = measured.parts.get(("model", "log"))
+    if parts is None or parts.calibration.sign <= 0:
         return 0.0
-    saved = measured.score("model", "log_loss calibration")
-    return saved.value / measured.score("model", "log_loss").value if saved.sign > 0 else 0.0
+    return parts.calibration.value / parts.score.value
 
 
 def summary(measured: Measured, error: CalibrationError, drift: Sequence[Tally] = ()) -> list[tuple[str, int]]:

@@ -6,9 +6,9 @@ import numpy as np
 from markupsafe import Markup
 
 from legendretron.diagnostics import SmoothCalibrationCurve, smooth_calibration_curve
+from legendretron.diagnostics.decomposition import Recalibrated
 from legendretron.diagnostics.smooth_calibration import smooth_error_of_outcomes
 from legendretron.report.charts import Chart
-from legendretron.report.cross_fitting import Recalibrated
 from legendretron.report.markup import (
     Cell,
     figure,
@@ -141,19 +141,25 @@ def _decompose(measured: Measured, fitted: dict[str, Recalibrated]) -> Markup:
     if not fitted:
         return note("There are too few rows to recalibrate the model on some and to judge the others.")
     rows = []
-    for score, title in (("log_loss", "Log-loss"), ("brier", "Brier score")):
+    for loss, title in (("log", "Log-loss"), ("brier", "Brier score")):
         for key in fitted:
             name = measured.contestants[key].name
-            cost, rest = (measured.score(key, f"{score} {part}") for part in ("calibration", "refinement"))
+            parts = measured.parts[key, loss]
+            cost, rest, most = parts.calibration, parts.refinement, parts.uncertainty
             rows.append(
                 [
                     f"{name}, {title}",
                     cost.value + rest.value,
                     Cell.of(cost.value, number(cost.value, 4), f"{number(cost.low, 4)} to {number(cost.high, 4)}"),
                     Cell.of(rest.value, small=f"{number(rest.low)} to {number(rest.high)}"),
+                    most.value,
+                    Cell.of(
+                        parts.resolution.value,
+                        small=f"{number(parts.resolution.low)} to {number(parts.resolution.high)}",
+                    ),
                 ]
             )
-    own, maps = measured.score("model", "log_loss calibration"), fitted["model"]
+    own, maps = measured.parts["model", "log"].calibration, fitted["model"]
     if own.sign > 0:
         share = own.value / measured.score("model", "log_loss").value
         verdict = f"Recalibration would lower the log-loss by {number(own.value, 4)}, {percent(share)} of it."
@@ -166,11 +172,12 @@ def _decompose(measured: Measured, fitted: dict[str, Recalibrated]) -> Markup:
             f"{verdict} What is left, refinement, could only be lowered by telling classes apart better. The best "
             f"temperature is {number(temperature, 2)}; above 1 it makes probabilities less extreme, below 1 more."
         )
-        + table(["", "score", "calibration", "refinement"], rows)
+        + table(["", "score", "calibration", "refinement", "uncertainty", "resolution"], rows)
         + note(
             "Calibration is the score less that of the same model after recalibration by LegendreCalibrator, fitted to at "
             f"most {rows_in_words(maps.fitted_to)} of these rows and judged on others, in {len(maps.temperatures)} turns. A "
-            "slightly negative value means that there was nothing to learn."
+            "slightly negative value means that there was nothing to learn. Uncertainty is the score of the class "
+            "frequencies, and resolution what is saved of it: refinement is uncertainty less resolution."
         )
     )
 

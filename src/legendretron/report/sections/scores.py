@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from markupsafe import Markup
 
+from legendretron.diagnostics.intervals import DRAWS, Estimate
 from legendretron.report.charts import forest
 from legendretron.report.markup import (
     Cell,
@@ -20,7 +21,7 @@ from legendretron.report.markup import (
     table,
     verdict,
 )
-from legendretron.report.measured import DRAWS, SCORES, Estimate, Measured
+from legendretron.report.measured import SCORES, Measured
 
 #: Of the contestants, in all pictures.
 COLOURS = {"model": "c0", "against": "c1", "temperature": "c2", "logistic": "c4", "dummy": "grey"}

@@ -1,0 +1,143 @@
+"""Several annotators a row, of whom each is often wrong: the shares of their votes against the majority.
+
+    python benchmarks/crowd_labels.py --data DIR --out docs/results/crowd_labels --jobs 2
+
+Three annotators label each training row, each wrong with a probability of 30 %, to a class that is not the right one. The
+same estimator is fitted to shares of votes, to the majority (of which one is drawn where all differ), to the first annotator
+alone, and to right labels. Tables and splits are those of ``prediction_sets.py``; labels of test rows are right.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import label_noise
+import other_tables
+import study
+from legendretron import LegendreTronClassifier
+from legendretron.datasets import symmetric_noise
+from legendretron.experiments import Batch, Experiment, Outcome, Record, Resources
+from legendretron.experiments.recipes import make_recipe
+from legendretron.experiments.rendering import as_text, described, mark, markdown_table, write_report
+from legendretron.experiments.results import Results
+from prediction_sets import LARGE, TABLES
+from study import LEVEL, MEASURES
+
+ANNOTATORS, WRONG, SPLITS = 3, 0.3, 10
+SOFT, MAJORITY, FIRST, RIGHT = "shares of votes", "majority", "first annotator", "right labels"
+#: What the estimator is fitted to, from the votes ``(n, annotators)``, the number of classes, the truth and a seed.
+LABELS: dict[str, Callable[[np.ndarray, int, np.ndarray, int], np.ndarray]] = {
+    SOFT: lambda votes, n_classes, truth, seed: shares_of(votes, n_classes),
+    MAJORITY: lambda votes, n_classes, truth, seed: majority_of(votes, n_classes, seed),
+    FIRST: lambda votes, n_classes, truth, seed: votes[:, 0],
+    RIGHT: lambda votes, n_classes, truth, seed: truth,
+}
+SCORES = ("accuracy", "log_loss", "brier")
+
+
+def draw_votes(y: np.ndarray, n_classes: int, seed: int) -> np.ndarray:
+    """Labels of all annotators, ``(n, annotators)``."""
+    seeds = np.random.SeedSequence(seed).generate_state(ANNOTATORS)
+    return np.stack([symmetric_noise(y, WRONG, n_classes, random_state=int(own)) for own in seeds], axis=1)
+
+
+def shares_of(votes: np.ndarray, n_classes: int) -> np.ndarray:
+    return np.stack([(votes == k).mean(1) for k in range(n_classes)], axis=1)
+
+
+def majority_of(votes: np.ndarray, n_classes: int, seed: int) -> np.ndarray:
+    """The most frequent label, one of them at random where there are several."""
+    shares = shares_of(votes, n_classes)
+    return (shares + 1e-3 * np.random.default_rng(seed).random(shares.shape)).argmax(1)
+
+
+def settings(model: str, table: str) -> dict[str, Any]:
+    return {**make_recipe(LegendreTronClassifier()), "labels": model, "annotators": ANNOTATORS, "wrong": WRONG}
+
+
+@functools.cache
+def _warm_up() -> None:
+    study.warm_up(LegendreTronClassifier(random_state=0))
+
+
+@study.one_thread(settings)
+def execute(batch: Batch, resources: Resources) -> Outcome:
+    X, y, facts = other_tables.load(batch.dataset, resources.data)
+    _warm_up()
+    runs = []
+    for run in batch.runs:
+        train, _, test = label_noise.noisy_split(y, 0.0, run.seed)
+        n_classes = int(y.max()) + 1
+        given = LABELS[batch.model](draw_votes(y[train], n_classes, run.seed), n_classes, y[train], run.seed)
+        estimator = LegendreTronClassifier(random_state=run.seed)
+        found = study.fit_and_score(estimator, X[train], given, X[test], y[test])
+        runs.append(found | label_noise.estimated_rate(estimator))
+    return Outcome(facts, runs)
+
+
+def report(records: list[Record], folder: Path) -> list[Path]:
+    """Write ``crowd_labels.md`` and ``.csv``."""
+    records = study.in_order(records, dataset=TABLES, model=list(LABELS))
+    results = Results(records, "dataset", "model")
+    tables, splits = results.values_of("dataset"), max(map(len, results.cells.values()))
+    models = [name for name in LABELS if name in results.values_of("model")]
+    complete = (len(tables), splits) == (len(TABLES), SPLITS)
+    sections = [
+        "# Labels by a crowd",
+        f"`LegendreTronClassifier()` fitted to what {ANNOTATORS} annotators say of each row, each of them wrong in "
+        f"{100 * WRONG:g} % of the rows, on {len(tables)} tables of KEEL, {splits} splits each; tested on right labels. "
+        f"Paired t-tests against the {MAJORITY} at {100 * (1 - LEVEL):g} %: **better**, *worse*.",
+        "" if complete else f"**Incomplete: {SPLITS} splits of {len(TABLES)} tables are planned.**",
+    ]
+    for name in SCORES:
+        lines = []
+        for table in tables:
+            means = {model: results.mean((table, model), name) for model in models}
+            verdicts = {model: study.verdict(results, (table,), model, MAJORITY, name) for model in models}
+            texts = [mark(as_text(means[m], MEASURES[name].digits), verdicts[m]) if means[m] else "-" for m in models]
+            lines.append([table, *texts])
+        words = [study.verdict(results, (table,), SOFT, MAJORITY, name) for table in tables]
+        lower = sum(
+            MEASURES[name].sign * (a.value - b.value) > 0
+            for table in tables
+            if (a := results.mean((table, SOFT), name)) and (b := results.mean((table, MAJORITY), name))
+        )
+        told = (
+            f"{SOFT.capitalize()} against the {MAJORITY}: the better mean on {lower} of {len(tables)} tables; significantly "
+            f"better on {words.count('better')}, worse on {words.count('worse')}."
+        )
+        sections += [f"## {MEASURES[name].title.capitalize()}", told, markdown_table(["table", *models], lines)]
+    sections += ["## How it was run", described(records)]
+    numbers = [
+        {"dataset": table, "model": model, **study.scored(results, (table,), model, SCORES, {MAJORITY: ""})}
+        for table, model in itertools.product(tables, models)
+        if results.records(table, model)
+    ]
+    return write_report(folder, "crowd_labels", sections, numbers)
+
+
+EXPERIMENT = Experiment(
+    name="crowd_labels",
+    title="Labels by a crowd",
+    datasets=TABLES,
+    models=tuple(LABELS),
+    settings=settings,
+    execute=execute,
+    report=report,
+    seeds=SPLITS,
+    by_split=True,
+    cost=lambda run: 20.0 if run.dataset in LARGE else 1.0,
+    find_data=other_tables.find,
+)
+
+if __name__ == "__main__":
+    # by its name, so that other processes import this file and keep the data and warm models from run to run
+    import crowd_labels
+
+    study.run_from_command_line(crowd_labels.EXPERIMENT, __doc__)

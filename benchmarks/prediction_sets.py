@@ -1,0 +1,325 @@
+"""Prediction sets: do they hold the true class as often as asked for, with right labels and with wrong ones, and how large?
+
+    python benchmarks/prediction_sets.py --data DIR --out docs/results/prediction_sets --jobs 2
+
+Tables are those of KEEL with at least 1,000 rows, splits and noise as in ``other_tables.py``; labels of test rows are right.
+Sets are those that ``predict_set`` has right after ``fit``, and others are made from the very same predictions and labels of
+the rows that these were calibrated on: by this library without the correction for wrong labels, and, where they are
+installed (``pip install mapie crepes``), by MAPIE and crepes. So what differs is how sets are made, not the model.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import statistics
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
+
+import label_noise
+import other_tables
+import study
+from label_noise import noise_name
+from legendretron import LegendreNetClassifier, LegendreTronClassifier
+from legendretron.calibration.prediction_sets import SetCalibration
+from legendretron.experiments import Batch, Experiment, Outcome, Record, Resources
+from legendretron.experiments.recipes import make_recipe
+from legendretron.experiments.rendering import described, markdown_table, write_report
+from legendretron.experiments.results import Results
+from study import NOT_RUN, OURS
+
+#: Tables of at least 1,000 rows.
+TABLES = (
+    "german", "contraceptive", "titanic", "segment", "splice", "chess", "spambase", "banana", "phoneme", "texture",
+    "optdigits", "mushroom", "satimage", "marketing", "ring", "twonorm", "penbased", "magic", "letter",
+)  # fmt: skip
+LARGE = (*other_tables.LARGE, "letter")
+NETWORKS = "LegendreNetClassifier()"
+MODELS = {
+    OURS: lambda seed: LegendreTronClassifier(random_state=seed),
+    NETWORKS: lambda seed: LegendreNetClassifier(random_state=seed),
+}
+NOISES, SPLITS = (0.0, 0.2, 0.4), 10
+COVERAGES = (0.8, 0.9, 0.95)
+#: Ours, by the arguments of ``predict_set``; those that are not corrected take labels as they are.
+KINDS: dict[str, dict[str, Any]] = {
+    "cumulated": {},
+    "randomized": {"randomized": True},
+    "probability": {"score": "probability"},
+    "cautious": {"cautious": True},
+    "by class": {"by_class": True},
+}
+PLAIN = "not corrected, "
+MAPIE_LAC, MAPIE_APS, CREPES = "MAPIE, lac", "MAPIE, aps", "crepes, hinge"
+METHODS = (
+    *KINDS,
+    *(f"{PLAIN}{kind}" for kind in ("cumulated", "randomized", "probability")),
+    MAPIE_LAC,
+    MAPIE_APS,
+    CREPES,
+)
+#: Of randomised sets: not that of splits and noise.
+_SEED = 1_000_003
+#: A rate is found if it is believed, and as near as this to the share there was.
+FOUND = 0.05
+
+
+class _Predicted(ClassifierMixin, BaseEstimator):
+    """A fitted classifier whose features are its probabilities."""
+
+    def __init__(self, n_classes: int = 2) -> None:
+        self.n_classes = n_classes
+        self.classes_ = np.arange(n_classes)
+        self.is_fitted_ = True
+
+    def fit(self, X: Any, y: Any) -> _Predicted:
+        return self
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        return np.asarray(X)
+
+    def predict(self, X: Any) -> np.ndarray:
+        return np.asarray(X).argmax(1)
+
+
+def by_mapie(calibration: SetCalibration, p: np.ndarray, score: str) -> list[np.ndarray] | None:
+    """Sets of MAPIE for all coverages; None if it is not installed, or refuses labels of which a class is missing."""
+    try:
+        from mapie.classification import SplitConformalClassifier
+    except ImportError:
+        return None
+    known = _normalised(calibration.proba)
+    if len(np.unique(calibration.labels)) < p.shape[1]:
+        return None
+    model = SplitConformalClassifier(_Predicted(p.shape[1]), list(COVERAGES), score, prefit=True, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        _, sets = model.conformalize(known, calibration.labels).predict_set(_normalised(p))
+    return [sets[:, :, place] for place in range(len(COVERAGES))]
+
+
+def by_crepes(calibration: SetCalibration, p: np.ndarray) -> list[np.ndarray] | None:
+    """Sets of crepes for all coverages; None if it is not installed."""
+    try:
+        from crepes import ConformalClassifier
+        from crepes.extras import hinge
+    except ImportError:
+        return None
+    classes = np.arange(p.shape[1])
+    model = ConformalClassifier().fit(hinge(calibration.proba.astype(float), classes, calibration.labels))
+    return [model.predict_set(hinge(p), confidence=c, smoothing=False).astype(bool) for c in COVERAGES]
+
+
+def _normalised(p: np.ndarray) -> np.ndarray:
+    p = p.astype(float)
+    return p / p.sum(1, keepdims=True)
+
+
+def all_sets(calibration: SetCalibration, p: np.ndarray) -> dict[str, list[np.ndarray] | None]:
+    """Sets of all methods, for all coverages."""
+    plain = dataclasses.replace(calibration, noise=None, least_noise=None)
+    found: dict[str, list[np.ndarray] | None] = {}
+    for name in METHODS:
+        kind = KINDS.get(name.removeprefix(PLAIN))
+        if kind is not None:
+            own = plain if name.startswith(PLAIN) else calibration
+            found[name] = [own.predict(p, c, **kind, rng=np.random.default_rng(_SEED)) for c in COVERAGES]
+    found |= {MAPIE_LAC: by_mapie(calibration, p, "lac"), MAPIE_APS: by_mapie(calibration, p, "aps")}
+    return found | {CREPES: by_crepes(calibration, p)}
+
+
+def measure(batch: Batch, X: np.ndarray, y: np.ndarray) -> list[dict[str, Any]]:
+    """Fit, and count how often sets of the test rows hold the label, and how many classes they have."""
+    runs = []
+    for run in batch.runs:
+        train, labels, test = label_noise.noisy_split(y, run.noise, run.seed)
+        estimator = MODELS[batch.model](run.seed)
+        found = study.fit_and_score(estimator, X[train], labels, X[test], y[test])
+        calibration = estimator.set_calibration_
+        found |= {"wrong_share": float((labels != y[train]).mean()), **label_noise.estimated_rate(estimator)}
+        found["calibration_rows"] = calibration.n_rows
+        own = np.arange(len(test))
+        for name, sets in all_sets(calibration, estimator.predict_proba(X[test])).items():
+            for coverage, held in zip(COVERAGES, sets or (), strict=bool(sets)):
+                found[f"{name} {coverage:g}: coverage"] = float(held[own, y[test]].mean())
+                found[f"{name} {coverage:g}: size"] = float(held.sum(1).mean())
+        runs.append(found)
+    return runs
+
+
+def settings(model: str, table: str) -> dict[str, Any]:
+    return {**make_recipe(MODELS[model](None)), "sets": 1, "features": "words as one column each"}
+
+
+@functools.cache
+def _warm_up(model: str) -> None:
+    study.warm_up(MODELS[model](0))
+
+
+@study.one_thread(settings)
+def execute(batch: Batch, resources: Resources) -> Outcome:
+    X, y, facts = other_tables.load(batch.dataset, resources.data)
+    _warm_up(batch.model)
+    return Outcome(facts, measure(batch, X, y))
+
+
+# --- the report ---
+
+
+def is_found(record: Record) -> bool:
+    """Whether the share of wrong labels was found, or there are none and none were."""
+    return abs(record["rate"] - record["wrong_share"]) <= FOUND
+
+
+def mean_over(records: list[Record], name: str) -> float | None:
+    """Mean over tables of means over splits; None where no run has it."""
+    tables: dict[str, list[float]] = {}
+    for record in records:
+        if record.get(name) is not None:
+            tables.setdefault(record["dataset"], []).append(record[name])
+    return statistics.fmean(map(statistics.fmean, tables.values())) if tables else None
+
+
+def _methods_table(records: list[Record]) -> str:
+    lines = []
+    for name in METHODS:
+        line = [name]
+        for coverage in COVERAGES:
+            held, size = (mean_over(records, f"{name} {coverage:g}: {what}") for what in ("coverage", "size"))
+            line.append(NOT_RUN if held is None or size is None else f"{100 * held:.1f}, {size:.2f}")
+        lines.append(line)
+    return markdown_table(["sets", *(f"{100 * c:g} %: coverage, size" for c in COVERAGES)], lines)
+
+
+def _tables_table(results: Results, noise: float, model: str) -> str:
+    lines = []
+    for table in results.values_of("dataset"):
+        cell = (table, noise, model)
+        if not results.records(*cell):
+            continue
+        facts, found = results.facts(table), sum(map(is_found, results.records(*cell)))
+        line = [table, f"{facts['rows']:,}, {facts['classes']}", f"{found} of {len(results.records(*cell))}"]
+        for name in ("randomized", f"{PLAIN}randomized", "cumulated"):
+            held, size = (results.mean(cell, f"{name} 0.9: {what}") for what in ("coverage", "size"))
+            line.append(
+                NOT_RUN
+                if not held or not size
+                else f"{100 * held.value:.1f} ± {100 * held.error:.1f}, {size.value:.2f}"
+            )
+        lines.append(line)
+    head = ["table", "rows, classes", "rate found", "randomized", f"{PLAIN}randomized", "cumulated"]
+    return markdown_table(head, lines)
+
+
+def _within(results: Results, noise: float, model: str) -> str:
+    """On how many tables coverage is within one point of what was asked for, in the splits where the rate was found."""
+    lines = []
+    for coverage in COVERAGES:
+        far, near = [], 0
+        for table in results.values_of("dataset"):
+            own = [r for r in results.records(table, noise, model) if is_found(r)]
+            if own:
+                held = statistics.fmean(r[f"randomized {coverage:g}: coverage"] for r in own)
+                near += abs(held - coverage) <= 0.01
+                if abs(held - coverage) > 0.01:
+                    far.append(f"{table} {100 * held:.1f}")
+        others = f"; others: {', '.join(far)}" if far else ""
+        lines.append(f"- {100 * coverage:g} %: within one point on {near} of {near + len(far)} tables{others}.")
+    return "\n".join(lines)
+
+
+def _larger(records: list[Record]) -> str:
+    """In how many runs ours are larger than those of others that cover no less, by the same score of classes."""
+    lines = []
+    for ours, other in (("probability", MAPIE_LAC), ("probability", CREPES), ("cumulated", MAPIE_APS)):
+        pairs = [
+            [(r[f"{name} {c:g}: coverage"], r[f"{name} {c:g}: size"]) for name in (ours, other)]
+            for r in records
+            for c in COVERAGES
+            if f"{other} {c:g}: size" in r
+        ]
+        larger = sum(a[1] > b[1] + 1e-9 and b[0] >= a[0] for a, b in pairs)
+        lines.append(f"- {ours} against {other}: larger at no more coverage in {larger} of {len(pairs)} cases.")
+    return "\n".join(lines)
+
+
+def report(records: list[Record], folder: Path) -> list[Path]:
+    """Write ``prediction_sets.md`` and ``.csv``."""
+    records = study.in_order(records, dataset=TABLES, noise=NOISES, model=sorted(MODELS))
+    results = Results(records, "dataset", "noise", "model")
+    tables, splits = results.values_of("dataset"), max(map(len, results.cells.values()))
+    complete = (len(tables), splits) == (len(TABLES), SPLITS)
+    sections = [
+        "# Prediction sets",
+        f"Sets right after a fit, on {len(tables)} tables of KEEL with at least 1,000 rows, {splits} splits each. Coverage "
+        "is the share of test rows, with right labels, whose set holds the label; size the mean number of classes in a set. "
+        "Sets that are randomized are to cover exactly as often as asked for; without, the most probable class is always "
+        "in, and coverage is at least the accuracy. All sets of a run are made from the same predictions.",
+        "" if complete else f"**Incomplete: {SPLITS} splits of {len(TABLES)} tables are planned.**",
+    ]
+    for model in (name for name in MODELS if name in results.values_of("model")):
+        for noise in sorted(results.values_of("noise")):
+            own = [r for r in records if (r["model"], r["noise"]) == (model, noise)]
+            found = [r for r in own if is_found(r)]
+            if not own:
+                continue
+            sections += [
+                f"## {model}, {noise_name(noise)} wrong labels",
+                f"The share of wrong labels was found, within {100 * FOUND:g} points, in {len(found)} of {len(own)} runs. Of "
+                "these runs, mean over tables:",
+                _methods_table(found),
+                "Randomized sets:",
+                _within(results, noise, model),
+                "At 90 %, all runs: coverage with its standard error, and size:",
+                _tables_table(results, noise, model),
+            ]
+            if noise == 0.0:
+                sections += ["Beside others, without wrong labels:", _larger(own)]
+    sections += ["## How it was run", described(records)]
+    return write_report(folder, "prediction_sets", sections, _numbers(results))
+
+
+def _numbers(results: Results) -> list[dict[str, Any]]:
+    rows = []
+    for dataset, noise, model in results.cells:
+        cell = (dataset, noise, model)
+        row: dict[str, Any] = {
+            "dataset": dataset,
+            "noise": noise,
+            "model": model,
+            "splits": len(results.records(*cell)),
+        }
+        row |= {"found": sum(map(is_found, results.records(*cell)))}
+        names = ["rate", "wrong_share", "accuracy", "log_loss"]
+        names += [f"{name} {c:g}: {what}" for name in METHODS for c in COVERAGES for what in ("coverage", "size")]
+        for name in names:
+            if mean := results.mean(cell, name):
+                row |= mean.columns(name)
+        rows.append(row)
+    return rows
+
+
+EXPERIMENT = Experiment(
+    name="prediction_sets",
+    title="Prediction sets",
+    datasets=TABLES,
+    models=tuple(MODELS),
+    settings=settings,
+    execute=execute,
+    report=report,
+    seeds=SPLITS,
+    noise=NOISES,
+    by_split=True,
+    cost=lambda run: 20.0 if run.dataset in LARGE else 1.0,
+    find_data=other_tables.find,
+)
+
+if __name__ == "__main__":
+    # by its name, so that other processes import this file and keep the data and warm models from run to run
+    import prediction_sets
+
+    study.run_from_command_line(prediction_sets.EXPERIMENT, __doc__, noises={f"{noise:g}": noise for noise in NOISES})

@@ -1,0 +1,263 @@
+r"""Prediction sets: the classes among which the true one is, with a probability that is asked for.
+
+A set holds the classes whose score is at most a threshold, and the threshold is a quantile of the scores that the labels of
+other rows have, by a model that has not seen these rows (split conformal prediction). Scores of a class :math:`k` are
+
+- ``"cumulated"``: the probability of all classes that are more probable, :math:`\sum_{j: p_j > p_k} p_j`, as in adaptive
+  prediction sets (Romano, Sesia and Candès, 2020). The most probable class has the score 0, so no set is empty. With a
+  uniform draw :math:`u` for each row, a share :math:`u\, p_k` is added: then coverage is exact, and sets may be empty.
+- ``"probability"``: :math:`1 - p_k`, which makes the smallest sets on average, of which some can be empty.
+
+**Wrong labels.** Labels of the rows as they are have scores of wrong classes too, and sets would be too large. With the
+transition matrix :math:`T` of the labels (rows are true classes), a row with the label :math:`y` counts with the mass
+:math:`(T^{-1})_{yk}` for each class :math:`k`. These masses, of which some are negative, have the expectation
+:math:`P(\text{true} = k \mid x)`, so that the share of the mass at scores up to :math:`t` is, on average, the share of true
+labels there (Sesia, Wang and Tong, 2025).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from legendretron._internal.arguments import check_choice, check_open_unit
+from legendretron._internal.fields import BOOLEAN, array, check_fields, optional
+
+__all__ = ["SCORES", "SetCalibration", "set_scores", "some_rows"]
+
+SCORES = ("cumulated", "probability")
+#: Rows, and numbers (rows x classes), that are kept at most.
+_MOST_ROWS, _MOST_NUMBERS = 20_000, 2**20
+#: Rounding errors of a cumulated mass.
+_ROUNDING = 1e-9
+#: Seed of the draws for the rows of the calibration: one that nobody else takes, as draws must not be those of anything else.
+_SEED = 5_917_203
+
+
+def some_rows(n: int, n_classes: int) -> slice:
+    """Rows that are enough to calibrate on, spread evenly; all if they are not very many."""
+    return slice(None, None, max(1, -(-n // min(_MOST_ROWS, max(1, _MOST_NUMBERS // n_classes)))))
+
+
+def set_scores(p: np.ndarray, score: str, draws: np.ndarray | None = None) -> np.ndarray:
+    """Scores of all classes, ``(n, C)``; see the module.
+
+    Parameters
+    ----------
+    p : array of shape (n, C)
+        Probabilities.
+    score : {"cumulated", "probability"}
+        Which.
+    draws : array of shape (n,), optional
+        Uniform draws, for randomised sets.
+
+    Examples
+    --------
+    >>> set_scores(np.array([[0.25, 0.5, 0.25], [0.125, 0.125, 0.75]]), "cumulated").tolist()
+    [[0.5, 0.0, 0.75], [0.75, 0.875, 0.0]]
+    """
+    p = p.astype(np.float64)
+    if score == "probability":
+        return 1.0 - p
+    order = np.argsort(-p, axis=1, kind="stable")
+    ordered = np.take_along_axis(p, order, axis=1)
+    before = np.zeros_like(p)
+    np.cumsum(ordered[:, :-1], axis=1, out=before[:, 1:])
+    if draws is not None:
+        before += draws[:, None] * ordered
+    scores = np.empty_like(p)
+    np.put_along_axis(scores, order, before, axis=1)
+    return scores
+
+
+@dataclass(frozen=True, eq=False)
+class SetCalibration:
+    """What prediction sets are calibrated on: rows, and what a model that has not seen them predicts for them.
+
+    Estimators have it as ``set_calibration_``.
+
+    Attributes
+    ----------
+    proba : ndarray of shape (n, C)
+        Probabilities of the true classes, in single precision.
+    labels : ndarray of shape (n,)
+        Classes from 0, as they were observed.
+    weight : ndarray of shape (n,)
+        What the rows count.
+    out_of_fold : bool
+        Whether the rows are those of the fit, each predicted by a model of the other folds. If not, they were held out from
+        the fit.
+    noise : ndarray of shape (C, C), optional
+        Probabilities of observed labels (columns) for each true class (rows), if some are wrong.
+    least_noise : ndarray of shape (C, C), optional
+        The same at the lower end of the interval of the share of wrong labels.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> p = rng.dirichlet([1, 1, 1, 1], 2000)
+    >>> y = (p.cumsum(1) < rng.random((2000, 1))).sum(1)
+    >>> calibration = SetCalibration.of(p[:1000], y[:1000])
+    >>> sets = calibration.predict(p[1000:], 0.9)
+    >>> sets.shape, bool(0.87 < sets[np.arange(1000), y[1000:]].mean() < 0.93)
+    ((1000, 4), True)
+    >>> calibration.n_rows, calibration.guarantee
+    (1000, 'On average over such rows, sets hold the true class with at least the probability asked for.')
+    """
+
+    proba: np.ndarray
+    labels: np.ndarray
+    weight: np.ndarray
+    out_of_fold: bool = False
+    noise: np.ndarray | None = None
+    least_noise: np.ndarray | None = None
+
+    @classmethod
+    def of(
+        cls,
+        proba: np.ndarray,
+        labels: np.ndarray,
+        weight: np.ndarray | None = None,
+        *,
+        out_of_fold: bool = False,
+        noise: np.ndarray | None = None,
+        least_noise: np.ndarray | None = None,
+    ) -> Self:
+        """Keep some of the rows, if there are very many, and what they count if that is not given."""
+        some = some_rows(*proba.shape)
+        weight = np.ones(len(proba)) if weight is None else np.asarray(weight, dtype=np.float64)
+        # copies: a file refuses arrays that share memory
+        kept = proba[some].astype(np.float32), labels[some].astype(np.int64), weight[some].copy()
+        return cls(*kept, out_of_fold, noise, least_noise)
+
+    @property
+    def n_rows(self) -> int:
+        """Rows that sets are calibrated on."""
+        return len(self.labels)
+
+    def predict(
+        self,
+        p: np.ndarray,
+        coverage: float,
+        *,
+        score: str = "cumulated",
+        randomized: bool = False,
+        by_class: bool = False,
+        cautious: bool = False,
+        rng: np.random.Generator | None = None,
+    ) -> np.ndarray:
+        """Sets of rows with probabilities ``(m, C)``, as booleans of this shape.
+
+        Parameters
+        ----------
+        p : array of shape (m, C)
+            Probabilities.
+        coverage, score, randomized, by_class, cautious
+            As in ``predict_set`` of the estimators.
+        rng : Generator, optional
+            For the draws of randomised sets.
+        """
+        thresholds = self.thresholds(coverage, score=score, randomized=randomized, by_class=by_class, cautious=cautious)
+        draws = (rng or np.random.default_rng()).random(len(p)) if randomized else None
+        sets: np.ndarray = set_scores(p, score, draws) <= thresholds
+        return sets
+
+    def thresholds(
+        self,
+        coverage: float,
+        *,
+        score: str = "cumulated",
+        randomized: bool = False,
+        by_class: bool = False,
+        cautious: bool = False,
+    ) -> np.ndarray:
+        """Highest scores of classes in a set, ``(C,)``; infinite where there are too few rows to leave anything out."""
+        check_open_unit("coverage", coverage)
+        check_choice("score", score, SCORES)
+        if randomized and score != "cumulated":
+            raise ValueError(f"randomized=True is for score='cumulated', got {score!r}; leave one of them out.")
+        draws = np.random.default_rng(_SEED).random(self.n_rows) if randomized else None
+        scores, mass = set_scores(self.proba, score, draws), self._mass(cautious)
+        n_classes = scores.shape[1]
+        if by_class:
+            return np.array([_quantile(scores[:, [k]], mass[:, [k]], coverage) for k in range(n_classes)])
+        return np.full(n_classes, _quantile(scores, mass, coverage))
+
+    def _mass(self, cautious: bool) -> np.ndarray:
+        """What each row counts for each class, ``(n, C)``; negative in part where labels are wrong."""
+        matrix = self.least_noise if cautious and self.least_noise is not None else self.noise
+        rows = np.eye(self.proba.shape[1]) if matrix is None else np.linalg.inv(matrix)
+        return self.weight[:, None] * rows[self.labels]
+
+    @property
+    def guarantee(self) -> str:
+        """What is guaranteed, in a sentence."""
+        if self.noise is not None:
+            return (
+                "Sets are corrected for wrong labels: they hold the true class about as often as asked for, if as many "
+                "labels are wrong as was estimated; with cautious=True, if that share is in its interval."
+            )
+        if self.out_of_fold:
+            return (
+                "Sets hold the true class about as often as asked for, as a rule a little more often: models of the folds "
+                "have seen fewer rows than this one."
+            )
+        return "On average over such rows, sets hold the true class with at least the probability asked for."
+
+    def __str__(self) -> str:
+        rows = "of the fit, predicted out of fold" if self.out_of_fold else "that were held out from the fit"
+        return f"Calibrated on {self.n_rows:,} rows {rows}. {self.guarantee}"
+
+    def to_state(self) -> dict[str, Any]:
+        """Return all that it holds."""
+        return {
+            "proba": self.proba,
+            "labels": self.labels,
+            "weight": self.weight,
+            "out_of_fold": self.out_of_fold,
+            "noise": self.noise,
+            "least_noise": self.least_noise,
+        }
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any], n_classes: int) -> Self:
+        """Rebuild from :meth:`to_state`; anything else raises a ``ValueError``."""
+        n = len(state["labels"]) if hasattr(state.get("labels"), "__len__") else 0
+        matrix = optional(array(n_classes, n_classes))
+        fields = {"labels": array(n, dtype="int64"), "weight": array(n), "out_of_fold": BOOLEAN, "noise": matrix}
+        proba = {"proba": array(n, n_classes, dtype="float32"), "least_noise": matrix}
+        check_fields("prediction sets", state, {**fields, **proba})
+        found: dict[str, Any] = {
+            name: np.asarray(value) if hasattr(value, "shape") else value for name, value in state.items()
+        }
+        if n == 0 or found["labels"].min() < 0 or found["labels"].max() >= n_classes:
+            raise ValueError(f"labels of prediction sets must be classes from 0 to {n_classes - 1}, and not empty.")
+        if (found["weight"] < 0.0).any() or not found["weight"].any() or (found["proba"] < 0.0).any():
+            raise ValueError("weight and proba of prediction sets must not be negative, nor all weights zero.")
+        for name in ("noise", "least_noise"):
+            if found[name] is not None and abs(np.linalg.det(found[name])) < np.finfo(float).tiny:
+                raise ValueError(f"{name} of prediction sets must be a matrix that has an inverse.")
+        return cls(**found)
+
+
+def _quantile(scores: np.ndarray, mass: np.ndarray, coverage: float) -> float:
+    """Least score up to which there is a share of the mass, as large as the coverage and one more row ask for.
+
+    ``scores`` and ``mass`` have the shape (n, k). With ``n`` equal masses it is the score of rank
+    ``ceil((n + 1) * coverage)``. Where masses are negative, the cumulated mass can fall; it is then replaced by the mean of
+    its highest value before and its least value after.
+    """
+    total, squares = float(mass.sum()), float((mass.sum(1) ** 2).sum())
+    if total <= 0.0 or squares == 0.0:
+        return math.inf
+    level = coverage * (1.0 + squares / total**2)
+    values, place = np.unique(scores, return_inverse=True)
+    cumulated = np.cumsum(np.bincount(place.ravel(), mass.ravel())) / total
+    if (mass < 0.0).any():
+        highest, least = np.maximum.accumulate(cumulated), np.minimum.accumulate(cumulated[::-1])[::-1]
+        cumulated = 0.5 * (highest + least)
+    reached = np.flatnonzero(cumulated >= level - _ROUNDING)
+    return float(values[reached[0]]) if len(reached) else math.inf

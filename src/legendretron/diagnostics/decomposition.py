@@ -1,0 +1,229 @@
+r"""Parts of a score: what recalibration would save, and what only telling classes apart better would.
+
+With predictions :math:`p`, their recalibrated form :math:`r(p)`, class frequencies :math:`\bar p` and the mean loss
+:math:`S` over rows,
+
+.. math::
+
+    S(p) = \underbrace{S(p) - S(r)}_{\text{calibration}} + \underbrace{S(r)}_{\text{refinement}}, \qquad
+    S(r) = \underbrace{S(\bar p)}_{\text{uncertainty}} - \underbrace{\bigl(S(\bar p) - S(r)\bigr)}_{\text{resolution}}.
+
+The map :math:`r` is that of :class:`~legendretron.LegendreCalibrator`, fitted to some rows and applied to others, by turns.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from scipy.special import log_softmax
+from sklearn.exceptions import ConvergenceWarning
+
+from legendretron._internal.arguments import check_choice, check_integer
+from legendretron.calibration.fitting import calibrate
+from legendretron.diagnostics.binned_calibration import outcomes, row_weights
+from legendretron.diagnostics.intervals import Estimate, drawn_means, interval
+from legendretron.diagnostics.scores import row_scores
+from legendretron.losses import ProperLoss
+
+__all__ = [
+    "LEAST_ROWS",
+    "Decomposition",
+    "Fold",
+    "Recalibrated",
+    "decompose",
+    "folds_for",
+    "out_of_fold",
+    "recalibrate",
+]
+
+#: Fewer rows cannot be divided.
+LEAST_ROWS = 30
+#: Folds with few rows, with many, and from how many rows on they are many.
+_FOLDS, _FOLDS_OF_MANY, _MANY = 5, 2, 5000
+#: Most numbers (rows x classes) a calibration map is fitted to, and most that its strength is chosen on.
+_MOST_SCORES, _MOST_CHOSEN = 2e5, 5e4
+#: Least probability of a label, so that a single impossible one does not make every mean infinite.
+_LEAST = 1e-15
+
+
+class Decomposition(NamedTuple):
+    """Parts of a mean loss, each with its interval: ``score = calibration + uncertainty - resolution``.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> p = rng.dirichlet([1, 1, 1], 2000)
+    >>> y = (p.cumsum(1) < rng.random((2000, 1))).sum(1)
+    >>> parts = decompose(y, p)
+    >>> bool(abs(parts.calibration.value) < 0.01), bool(parts.resolution.low > 0.1)
+    (True, True)
+    """
+
+    score: Estimate  #: the mean loss
+    calibration: Estimate  #: what recalibration saves; about zero, and perhaps below, if there is nothing to save
+    refinement: Estimate  #: what is left then: uncertainty less resolution
+    uncertainty: Estimate  #: mean loss of predicting the class frequencies for every row
+    resolution: Estimate  #: what recalibrated predictions save of that
+
+
+class Fold(NamedTuple):
+    """Rows to fit to, in random order, and rows to predict."""
+
+    fit: np.ndarray
+    predict: np.ndarray
+
+
+class Recalibrated(NamedTuple):
+    """Predictions recalibrated in two ways, each row by maps that have not seen it."""
+
+    temperature: np.ndarray  #: log-probabilities with temperature scaling
+    calibrated: np.ndarray  #: log-probabilities by a learned calibration map
+    temperatures: list[float]  #: of the folds
+    fitted_to: int  #: rows
+
+
+def decompose(
+    y: ArrayLike,
+    p: ArrayLike,
+    loss: str | ProperLoss = "log",
+    *,
+    sample_weight: ArrayLike | None = None,
+    calibrated: ArrayLike | None = None,
+    seed: int = 0,
+) -> Decomposition:
+    """Split a mean loss into calibration, uncertainty and resolution; see the module for the formulas.
+
+    Intervals hold the middle 95 % of 1,000 draws of the rows with replacement; maps are not fitted again in the draws.
+
+    Parameters
+    ----------
+    y : array of shape (n,)
+        Class indices, from 0.
+    p : array of shape (n, C)
+        Predicted probabilities.
+    loss : {"log", "brier"} or ProperLoss, default="log"
+        The score; any proper loss of the library, such as the learned one. Its classes are the columns of ``p``: for
+        ``loss_`` of an estimator, put them in the order of ``link_classes_``.
+    sample_weight : array of shape (n,), optional
+        Weight of each row.
+    calibrated : array of shape (n, C), optional
+        Recalibrated probabilities of the same rows, by maps that have not seen them; by default they are made here, which
+        takes at least 30 rows.
+    seed : int
+        Of the folds and the draws.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> p = rng.dirichlet([1, 1], 1000)
+    >>> y = (p[:, 0] < rng.random(1000)).astype(int)
+    >>> sure = p**3 / (p**3).sum(1, keepdims=True)  # too sure
+    >>> decompose(y, sure, "brier").calibration.low > 0
+    True
+    """
+    check_integer("seed", seed, 0)
+    outcomes(y, p)  # checks both
+    y, p = np.asarray(y), np.asarray(p, dtype=np.float64)
+    weight = row_weights(sample_weight, len(y))
+    weight = np.ones(len(y)) if weight is None else weight
+    log_p = np.log(np.maximum(p, _LEAST))
+    if calibrated is None:
+        folds = folds_for(len(y), seed)
+        if not folds:
+            raise ValueError(
+                f"y must have at least {LEAST_ROWS} rows, some to recalibrate on and others to judge, got {len(y)}; give "
+                "recalibrated probabilities by calibrated=."
+            )
+        after = recalibrate(log_p, y, weight, folds).calibrated
+    else:
+        outcomes(y, calibrated)
+        after = np.log(np.maximum(np.asarray(calibrated, dtype=np.float64), _LEAST))
+    share = np.bincount(y, weight, p.shape[1]) / weight.sum()
+    usual = np.broadcast_to(np.log(np.maximum(share, _LEAST)), p.shape)
+    own, refined, uncertain = (_losses(y, log_q, loss) for log_q in (log_p, after, usual))
+    columns = np.column_stack([own, own - refined, refined, uncertain, uncertain - refined])
+    draws = drawn_means(columns, weight, seed)
+    means = weight @ columns / weight.sum()
+    return Decomposition(*(interval(float(mean), drawn) for mean, drawn in zip(means, draws.T, strict=True)))
+
+
+def _losses(y: np.ndarray, log_p: np.ndarray, loss: str | ProperLoss) -> np.ndarray:
+    """Loss of each row, ``(n,)``."""
+    if not isinstance(loss, ProperLoss):
+        check_choice("loss", loss, ("log", "brier"))
+        rows = row_scores(y, log_p)
+        return rows.log_loss if loss == "log" else rows.brier
+    like = next(
+        (part for part in (*loss.parameters(), *loss.buffers()) if part.is_floating_point()), torch.empty(0).double()
+    )
+    p = np.exp(log_p)
+    with torch.no_grad():
+        losses = loss.partial_losses(torch.as_tensor(p / p.sum(1, keepdims=True)).to(like))
+        own: np.ndarray = losses.double().cpu().numpy()[np.arange(len(y)), y]
+    return own
+
+
+def folds_for(n: int, seed: int) -> list[Fold]:
+    """Divide rows by chance alone; no folds if there are too few.
+
+    With equal shares of a class in all folds, how frequent it is among held-out rows could be told from the others.
+    """
+    if n < LEAST_ROWS:
+        return []
+    n_folds = _FOLDS if n <= _MANY else _FOLDS_OF_MANY
+    rng = np.random.default_rng(seed)
+    shuffled = rng.permutation(n)
+    turn = np.arange(n) % n_folds
+    return [Fold(shuffled[turn != k], np.sort(shuffled[turn == k])) for k in range(n_folds)]
+
+
+def recalibrate(log_p: np.ndarray, y: np.ndarray, weight: np.ndarray, folds: list[Fold]) -> Recalibrated:
+    """Return predictions with temperature scaling, and with all that a calibration map can learn."""
+    temperatures: list[float] = []
+    most = int(max(_MOST_SCORES / log_p.shape[1], 500))
+
+    def fit(part: np.ndarray) -> Callable[[np.ndarray], tuple[np.ndarray, ...]]:
+        # two folds tell strengths apart well enough, in half the time; with many rows, it is left at its usual value
+        scores, labels = (torch.as_tensor(values[part]) for values in (log_p, y))
+        rows = torch.as_tensor(weight[part] * max(1.0, len(part) / weight[part].sum()))
+        found = calibrate(scores, labels, rows, strength=None if scores.numel() <= _MOST_CHOSEN else 1.0, n_folds=2).map
+        temperatures.append(1.0 / float(found.inverse_temperature))
+
+        def predict(others: np.ndarray) -> tuple[np.ndarray, ...]:
+            with torch.no_grad():
+                calibrated: np.ndarray = found(torch.as_tensor(log_p[others])).numpy()
+            return log_softmax(log_p[others] / temperatures[-1], axis=1), calibrated
+
+        return predict
+
+    found, fitted_to = out_of_fold(log_p.shape, folds, most, fit)
+    assert found is not None
+    return Recalibrated(found[0], found[1], temperatures, fitted_to)
+
+
+def out_of_fold(
+    shape: tuple[int, ...],
+    folds: list[Fold],
+    most: int,
+    fit: Callable[[np.ndarray], Callable[[np.ndarray], tuple[np.ndarray, ...]] | None],
+) -> tuple[list[np.ndarray] | None, int]:
+    """Return predictions of a shape for all rows, and the number of rows that the largest fit has seen."""
+    found: list[np.ndarray] = []
+    for fold in folds:
+        with warnings.catch_warnings():
+            # a baseline may be a little short of its minimum, and of many classes each may have few rows
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            warnings.filterwarnings("ignore", "The number of unique classes is greater than")
+            predict = fit(fold.fit[:most])
+        if predict is None:
+            return None, 0
+        for place, part in enumerate(predict(fold.predict)):
+            if len(found) <= place:
+                found.append(np.empty(shape))
+            found[place][fold.predict] = part
+    return found, max(min(len(fold.fit), most) for fold in folds)

@@ -1,0 +1,103 @@
+"""Soft labels: probabilities of the classes of each row, by several annotators or another model.
+
+A row with shares of several classes is trained on as one copy for each class, whose weight is the share: losses are linear in
+the label, so this is exact. A row whose shares are one and zeros is one copy, as a row with a label is.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from legendretron.estimators.classes import apply_class_weight
+
+__all__ = ["SoftLabels"]
+
+#: How far the sum of the shares of a row may be from one: shares that were written down are rounded.
+_ROUNDING = 1e-3
+
+
+class SoftLabels(NamedTuple):
+    """Copies of rows, each with a label and a share; the copies of a row follow each other, the largest share first."""
+
+    y: np.ndarray  #: label of each copy
+    row: np.ndarray  #: row that it is a copy of
+    share: np.ndarray  #: what it counts; the shares of a row sum to one
+
+    @classmethod
+    def read(cls, y: Any) -> Self | None:
+        """Read a table of shares ``(n, C)``; None for labels ``(n,)``, which are for others to check.
+
+        Labels are the names of the columns of a data frame, and 0 to ``C - 1`` of an array.
+
+        Examples
+        --------
+        >>> soft = SoftLabels.read([[1.0, 0.0], [0.25, 0.75]])
+        >>> soft.y.tolist(), soft.row.tolist(), soft.share.tolist()
+        ([0, 1, 0], [0, 1, 1], [1.0, 0.75, 0.25])
+        """
+        if isinstance(y, list | tuple) and y and isinstance(y[0], list | tuple | np.ndarray):
+            y = np.asarray(y)
+        if len(getattr(y, "shape", ())) != 2 or y.shape[1] < 2 or hasattr(y, "tocsr"):
+            return None
+        labels = np.asarray(y.columns) if hasattr(y, "columns") else np.arange(y.shape[1])
+        try:
+            shares = np.asarray(y, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"y has a column for each class, which must hold shares, from 0 to 1: {error}.") from error
+        _check(shares, labels)
+        if labels.dtype.kind == "O" and all(isinstance(label, str) for label in labels):
+            labels = labels.astype(str)
+        shares = shares / shares.sum(1, keepdims=True)
+        row, place = np.nonzero(shares)
+        order = np.lexsort((place, -shares[row, place], row))
+        row, place = row[order], place[order]
+        return cls(labels[place], row, shares[row, place])
+
+    @property
+    def has_copies(self) -> bool:
+        """Whether a row has several classes."""
+        return len(self.row) > int(self.row[-1]) + 1
+
+    def apply(self, X: Any, weight: np.ndarray, class_weight: Any) -> tuple[Any, np.ndarray, np.ndarray]:
+        """Features, labels and weights of the copies, from those of the rows."""
+        if X.shape[0] != int(self.row[-1]) + 1:
+            raise ValueError(f"y must have one row of shares per row of X, {X.shape[0]}, got {int(self.row[-1]) + 1}.")
+        if class_weight == "balanced":  # shares count, not copies
+            classes, place = np.unique(self.y, return_inverse=True)
+            factors = self.share.sum() / (len(classes) * np.bincount(place, self.share))
+            class_weight = dict(zip(classes.tolist(), factors.tolist(), strict=True))
+        weight = apply_class_weight(class_weight, self.y, weight[self.row] * self.share)
+        return X[self.row] if self.has_copies else X, self.y, weight
+
+
+def _check(shares: np.ndarray, labels: np.ndarray) -> None:
+    if len(set(labels.tolist())) < len(labels):
+        raise ValueError(f"y must have a column for each class, but some have the same name: {labels.tolist()[:10]}.")
+    if not len(shares):
+        raise ValueError("y holds no rows; give at least two.")
+    if not np.isfinite(shares).all() or (shares < 0.0).any():
+        row = int(np.flatnonzero((~np.isfinite(shares) | (shares < 0.0)).any(1))[0])
+        raise ValueError(
+            f"y must hold shares of the classes, from 0 to 1, got {shares[row].tolist()} in row {row} (from 0)."
+        )
+    total = shares.sum(1)
+    wrong = np.flatnonzero(np.abs(total - 1.0) > _ROUNDING)
+    if len(wrong):
+        row = int(wrong[0])
+        counts = (shares == np.round(shares)).all()
+        way = (
+            "if these are votes, divide each row by their number, y / y.sum(1, keepdims=True); if a row may have several "
+            "labels, fit a classifier for each column, as sklearn.multioutput.MultiOutputClassifier does"
+            if counts
+            else "divide each row by its sum"
+        )
+        raise ValueError(
+            f"y has a column for each class, so the shares of a row must sum to 1, but those of row {row} (from 0) sum to "
+            f"{total[row]:g}; {way}."
+        )
+    if len(empty := np.flatnonzero(~(shares > 0.0).any(0))):
+        raise ValueError(
+            f"y must have a share of every class in some row, but there is none of {labels[empty[0]]!r}; leave it out."
+        )

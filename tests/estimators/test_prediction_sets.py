@@ -1,0 +1,168 @@
+"""Prediction sets of the estimators: what a fit calibrates them on, and what is kept of it."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import make_classification
+from sklearn.linear_model import LogisticRegression
+
+from legendretron import (
+    LegendreCalibrator,
+    LegendreNetClassifier,
+    LegendreTronClassifier,
+    MultinomialLogisticClassifier,
+    TableClassifier,
+    load,
+)
+from legendretron.datasets import symmetric_noise, symmetric_transition
+from legendretron.estimators.resuming import ChosenStrengths
+from legendretron.tuning import Candidate, Tuning
+from legendretron.tuning.noise_rates import LabelledRows
+
+X, Y = make_classification(3000, 6, n_informative=4, n_redundant=0, n_classes=3, class_sep=1.2, random_state=0)
+TRAIN, TEST = slice(0, 1000), slice(1000, None)
+
+
+def coverage(sets, labels=Y[TEST]):
+    return sets[np.arange(len(labels)), labels].mean()
+
+
+FITTED = {
+    "logistic regression": lambda: MultinomialLogisticClassifier(random_state=0),
+    "link": lambda: LegendreTronClassifier(
+        alpha=0.1, max_epochs=20, link_params={"hidden": 2, "depth": 2}, random_state=0
+    ),
+    "networks": lambda: LegendreNetClassifier((16,), max_steps=300, random_state=0),
+    "calibrator": lambda: LegendreCalibrator(LogisticRegression()),
+    "table": lambda: TableClassifier(MultinomialLogisticClassifier(random_state=0)),
+}
+
+
+@pytest.fixture(scope="module", params=FITTED)
+def model(request):
+    return FITTED[request.param]().fit(X[TRAIN], Y[TRAIN])
+
+
+def test_sets_cover_right_after_a_fit(model):
+    calibration = model.set_calibration_
+    assert calibration.out_of_fold
+    assert calibration.n_rows in (1000, 400)  # all folds, or the two on which links were tried
+    assert calibration.noise is None
+    assert "Calibrated on" in str(calibration)
+    for wanted in (0.8, 0.95):
+        sets = model.predict_set(X[TEST], wanted, randomized=True, random_state=0)
+        assert sets.dtype == bool
+        assert coverage(sets) == pytest.approx(wanted, abs=0.04)
+    assert coverage(model.predict_set(X[TEST])) > 0.86
+
+
+def test_sets_are_calibrated_on_held_out_rows(model):
+    kept, own = model.set_calibration_, model.predict_proba(X[TEST])
+    model.calibrate_sets(X[TEST], Y[TEST])
+    calibration = model.set_calibration_
+    assert calibration.n_rows == 2000
+    assert not calibration.out_of_fold
+    np.testing.assert_allclose(calibration.proba, own, rtol=1e-5)
+    assert coverage(model.predict_set(X[TEST], 0.9, score="probability")) == pytest.approx(0.9, abs=0.001)
+    getattr(model, "estimator_", model)._sets = model._sets = kept
+
+
+def test_sets_are_saved(model, tmp_path):
+    if isinstance(model, LegendreCalibrator):
+        model = LegendreCalibrator().fit(model.estimator_.predict_proba(X[TRAIN]), Y[TRAIN])
+        features = np.random.default_rng(0).dirichlet([1, 1, 1], 50)
+    else:
+        features = X
+    model.save(tmp_path / "m")
+    again = load(tmp_path / "m")
+    assert np.array_equal(again.predict_set(features), model.predict_set(features))
+    assert str(again.set_calibration_) == str(model.set_calibration_)
+
+
+def test_under_wrong_labels_coverage_is_of_the_true_class():
+    found = []
+    for seed in range(5):  # of one fit, the standard deviation is 0.036
+        noisy = symmetric_noise(Y[TRAIN], 0.3, 3, random_state=seed)
+        model = MultinomialLogisticClassifier(label_noise=0.3, random_state=0).fit(X[TRAIN], noisy)
+        found.append(coverage(model.predict_set(X[TEST], randomized=True, random_state=0)))
+    assert np.mean(found) == pytest.approx(0.9, abs=0.04)
+
+
+@pytest.mark.parametrize("kind", ["logistic regression", "networks"])
+def test_sets_are_smaller_than_those_of_noisy_labels_as_they_are(kind):
+    noisy = symmetric_noise(Y[TRAIN], 0.3, 3, random_state=0)
+    model = FITTED[kind]().set_params(label_noise=0.3).fit(X[TRAIN], noisy)
+    assert coverage(model.predict_set(X[TEST])) > 0.85
+    corrected = model.predict_set(X[TEST]).sum()
+    # with clean labels there is nothing to correct; with noisy ones taken for clean, sets are too large
+    model.calibrate_sets(X[TEST], Y[TEST], clean=True)
+    assert model.set_calibration_.noise is None
+    model.calibrate_sets(X[TRAIN], noisy, cv=3)
+    assert model.set_calibration_.noise is not None
+    model.calibrate_sets(X[TRAIN], noisy, cv=3, clean=True)
+    assert model.predict_set(X[TEST]).sum() > 1.2 * corrected
+
+
+def test_an_estimated_rate_is_used_and_its_interval():
+    noisy = symmetric_noise(Y[TRAIN], 0.3, 3, random_state=0)
+    model = MultinomialLogisticClassifier(label_noise="symmetric", random_state=0).fit(X[TRAIN], noisy)
+    calibration = model.set_calibration_
+    np.testing.assert_allclose(calibration.noise, model.noise_matrix_)
+    np.testing.assert_allclose(calibration.least_noise, symmetric_transition(3, model.noise_rate_interval_[0]))
+    assert model.predict_set(X[TEST], cautious=True).sum() > model.predict_set(X[TEST]).sum()
+    # rows of the folds were predicted as this model predicts: with its temperature, and its floor
+    assert calibration.proba.min() == pytest.approx(model.predict_proba(X[TRAIN]).min(), rel=0.5)
+    noisy_calibrator = LegendreCalibrator(LogisticRegression(), label_noise=0.3).fit(X[TRAIN], noisy)
+    np.testing.assert_allclose(noisy_calibrator.set_calibration_.noise, symmetric_transition(3, 0.3))
+
+
+def test_two_classes_are_not_confused():
+    model = MultinomialLogisticClassifier(random_state=0).fit(X[TRAIN], Y[TRAIN] > 0)
+    p, labels = model.set_calibration_.proba, model.set_calibration_.labels
+    assert np.array_equal(np.bincount(labels), np.bincount(Y[TRAIN] > 0))
+    assert (p.argmax(1) == labels).mean() > 0.7
+    assert coverage(model.predict_set(X[TEST], score="probability"), (Y[TEST] > 0).astype(int)) == pytest.approx(
+        0.9, abs=0.03
+    )
+
+
+def test_what_has_seen_no_other_rows_says_so():
+    model = LegendreTronClassifier("softmax", alpha=0.01, warm_start=True).fit(X[TRAIN], Y[TRAIN])
+    with pytest.raises(AttributeError, match=r"has predicted no rows that it has not seen.*calibrate_sets"):
+        model.predict_set(X)
+    model.calibrate_sets(X[TRAIN], Y[TRAIN], cv=4)
+    assert coverage(model.predict_set(X[TEST], score="probability")) == pytest.approx(0.9, abs=0.03)
+    model.fit(X[TRAIN], Y[TRAIN])  # goes on, so what was calibrated is of another model
+    assert not hasattr(model, "set_calibration_")
+    chosen = MultinomialLogisticClassifier().fit(X[TRAIN], Y[TRAIN])
+    assert not hasattr(chosen.partial_fit(X[:10], Y[:10]), "set_calibration_")
+
+
+def test_a_resumed_choice_keeps_what_folds_have_predicted(tmp_path):
+    rows = LabelledRows(torch.zeros(5, 3, dtype=torch.float64), torch.arange(5) % 3, torch.ones(5, dtype=torch.float64))
+    choice = ChosenStrengths(tmp_path / "c", "this fit")
+    choice.save(Tuning(Candidate(0.1, np.inf), held_out=rows))
+    assert all(torch.equal(a, b) for a, b in zip(choice.load().held_out, rows, strict=True))
+
+
+def test_a_streamed_fit_has_sets():
+    batches = [(X[start : start + 200], Y[start : start + 200]) for start in range(0, 1000, 200)]
+    model = MultinomialLogisticClassifier(random_state=0).fit_stream(batches, sample_rows=600)
+    assert 590 < model.set_calibration_.n_rows < 620
+    assert coverage(model.predict_set(X[TEST], score="probability")) == pytest.approx(0.9, abs=0.04)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda m: m.predict_set(X, 1.5), "coverage must be a number strictly between 0 and 1, got 1.5"),
+        (lambda m: m.calibrate_sets(X, Y + 7), "y holds labels that are not in classes_"),
+        (lambda m: m.calibrate_sets(X, Y[:5]), "y must have one label per row of X, 3000, got 5"),
+        (lambda m: m.calibrate_sets(X, Y[:5], cv=2), "y must have one label per row of X, 3000, got 5"),
+    ],
+)
+def test_bad_arguments(call, message):
+    model = MultinomialLogisticClassifier(alpha=0.01).fit(X[TRAIN], Y[TRAIN])
+    model.calibrate_sets(X[TEST], Y[TEST])
+    with pytest.raises(ValueError, match=message):
+        call(model)

@@ -1,0 +1,121 @@
+"""Soft labels: shares of the classes of each row."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+from sklearn.datasets import make_classification
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import KFold
+
+from legendretron import LegendreNetClassifier, LegendreTronClassifier, MultinomialLogisticClassifier, TableClassifier
+from legendretron.estimators.validation_split import validation_split
+from legendretron.tuning import make_folds
+
+X, Y = make_classification(300, 5, n_informative=4, n_redundant=0, n_classes=3, random_state=0)
+ONE_HOT = np.eye(3)[Y]
+RNG = np.random.default_rng(0)
+SHARES = 0.7 * ONE_HOT + 0.3 * RNG.dirichlet([1, 1, 1], 300)
+WEIGHT = RNG.uniform(0.5, 2.0, 300)
+
+ESTIMATORS = {
+    "logistic regression": lambda: MultinomialLogisticClassifier(random_state=0),
+    "link": lambda: LegendreTronClassifier(
+        alpha=0.1, max_epochs=5, link_params={"hidden": 2, "depth": 2}, random_state=0
+    ),
+    "early stopping": lambda: LegendreTronClassifier(
+        alpha=0.1, link_alpha=0.1, max_epochs=5, early_stopping=0.2, random_state=0
+    ),
+    "balanced": lambda: MultinomialLogisticClassifier(alpha=0.01, class_weight="balanced"),
+    "networks": lambda: LegendreNetClassifier((8,), max_steps=60, random_state=0),
+    "table": lambda: TableClassifier(MultinomialLogisticClassifier(alpha=0.01)),
+}
+
+
+@pytest.mark.parametrize("kind", ESTIMATORS)
+def test_one_hot_rows_are_hard_labels(kind):
+    hard = ESTIMATORS[kind]().fit(X, Y, sample_weight=WEIGHT)
+    soft = ESTIMATORS[kind]().fit(X, ONE_HOT, sample_weight=WEIGHT)
+    np.testing.assert_allclose(soft.predict_proba(X), hard.predict_proba(X), rtol=1e-12)
+    assert np.array_equal(soft.classes_, hard.classes_)
+
+
+@pytest.mark.parametrize("kind", ESTIMATORS)
+def test_shares_are_fitted(kind):
+    model = ESTIMATORS[kind]().fit(X, SHARES, sample_weight=WEIGHT)
+    p = model.predict_proba(X)
+    np.testing.assert_array_equal(model.classes_, [0, 1, 2])
+    assert -(SHARES * np.log(p)).sum(1).mean() < -(SHARES * np.log(SHARES.mean(0))).sum(1).mean()
+    if kind == "networks" and not model.is_linear_:
+        assert model.oof_proba_.shape == (300, 3)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_the_solution_is_that_of_weighted_copies(n_classes):
+    shares = SHARES[:, :n_classes] / SHARES[:, :n_classes].sum(1, keepdims=True)
+    model = MultinomialLogisticClassifier(alpha=0.01, standardize=False).fit(X, shares, sample_weight=WEIGHT)
+    copies = LogisticRegression(C=1.0 / (0.01 * WEIGHT.sum()), tol=1e-10, max_iter=10_000)
+    copies.fit(np.repeat(X, n_classes, 0), np.tile(np.arange(n_classes), 300), (WEIGHT[:, None] * shares).ravel())
+    if n_classes > 2:
+        np.testing.assert_allclose(model.predict_proba(X), copies.predict_proba(X), atol=1e-4)
+    sparse = MultinomialLogisticClassifier(alpha=0.01, standardize=False)
+    sparse.fit(scipy.sparse.csr_array(X), shares, sample_weight=WEIGHT)
+    np.testing.assert_allclose(sparse.predict_proba(X), model.predict_proba(X), atol=1e-4)
+    # the mean gradient of the log-loss in the intercepts is zero
+    np.testing.assert_allclose(WEIGHT @ (model.predict_proba(X) - shares) / WEIGHT.sum(), 0.0, atol=1e-5)
+
+
+def test_names_of_columns_are_the_labels():
+    frame = pd.DataFrame(SHARES, columns=["z", "a", "m"])
+    model = MultinomialLogisticClassifier(alpha=0.01).fit(X, frame)
+    assert model.classes_.tolist() == ["a", "m", "z"]
+    plain = MultinomialLogisticClassifier(alpha=0.01).fit(X, SHARES)
+    np.testing.assert_allclose(model.predict_proba(X)[:, 2], plain.predict_proba(X)[:, 0], atol=1e-6)
+    listed = MultinomialLogisticClassifier(alpha=0.01).fit(X, SHARES.tolist())
+    np.testing.assert_allclose(listed.predict_proba(X), plain.predict_proba(X), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "cv", [None, 3, KFold(3), [(np.arange(100, 300), np.arange(100))]], ids=["auto", "3", "KFold", "given"]
+)
+def test_copies_of_a_row_are_held_out_together(cv):
+    copies = np.repeat(np.arange(300), 3)
+    y = np.tile(np.arange(3), 300)
+    y[::3], y[1::3] = Y, (Y + 1) % 3
+    y[2::3] = (Y + 2) % 3
+    rows = np.flatnonzero(copies != 7)  # of weight zero
+    folds = make_folds(cv, np.zeros((900, 2)), y, rows, None, 0, copies)
+    assert folds
+    for train, held in folds:
+        assert not np.intersect1d(copies[train], copies[held]).size
+        assert not np.isin(7, copies[np.concatenate([train, held])])
+        assert (np.bincount(copies[held], minlength=300)[np.unique(copies[held])] == 3).all()
+    groups = np.arange(300) // 10
+    for train, held in make_folds(3, np.zeros((900, 2)), y, rows, groups, 0, copies):
+        assert not np.intersect1d(groups[copies[train]], groups[copies[held]]).size
+    kept, held = validation_split(rows, y[rows], 0.2, 0, copies)
+    assert not np.intersect1d(copies[kept], copies[held]).size
+    assert len(kept) + len(held) == len(rows)
+
+
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        ([[0, 1, 1]] * 4, r"row 0 \(from 0\) sum to 2; if these are votes, divide each row.*MultiOutputClassifier"),
+        ([[0.5, 0.2, 0.1]] * 4, "sum to 0.8; divide each row by its sum"),
+        ([[1.5, -0.5, 0.0]] * 4, r"shares of the classes, from 0 to 1, got \[1.5, -0.5, 0.0\] in row 0"),
+        ([[np.nan, 0.5, 0.5]] * 4, "shares of the classes, from 0 to 1"),
+        ([[0.5, 0.5, 0.0]] * 4, "there is none of .*2.*leave it out"),
+        ([["a", "b", "c"]] * 4, "must hold shares, from 0 to 1"),
+        ([[0.5, 0.3, 0.2]] * 3, "y must have one row of shares per row of X, 4, got 3"),
+    ],
+)
+@pytest.mark.parametrize("estimator", [MultinomialLogisticClassifier(alpha=0.1), LegendreNetClassifier()], ids=str)
+def test_what_is_no_table_of_shares(estimator, y, message):
+    with pytest.raises(ValueError, match=message):
+        estimator.fit(X[:4], np.array(y))
+
+
+def test_two_columns_of_one_name():
+    with pytest.raises(ValueError, match="some have the same name"):
+        MultinomialLogisticClassifier().fit(X, pd.DataFrame(SHARES, columns=["a", "a", "b"]))
