@@ -26,7 +26,7 @@ def test_scores_are_those_of_scikit_learn(predictions):
     areas = [roc_auc_score(y == k, p[:, k], sample_weight=weight) for k in range(3)]
     assert found.auc == pytest.approx(np.mean(areas))
     two, of_two = y < 2, log_p[:, :2] - np.logaddexp(log_p[:, :1], log_p[:, 1:2])
-    area = roc_auc_score(y[two], of_two[two, 1], sample_weight=weight[two])
+    area = roc_auc_score(y[two], (of_two[:, 1] - of_two[:, 0])[two], sample_weight=weight[two])
     assert scores_of(y[two], of_two[two], weight[two]).auc == pytest.approx(area)
 
 
