@@ -37,7 +37,7 @@ from legendretron.networks.inputs import InputUnits
 from legendretron.networks.model import NetworkModel
 from legendretron.networks.noise import LabelledPair, find_noise
 from legendretron.networks.predictor import LinearScores, NetworkScores
-from legendretron.networks.rules import FOLDS, HIDDEN, LEARNING_RATE, batch_for, repeats_for, steps_for
+from legendretron.networks.rules import FOLDS, LEARNING_RATE, batch_for, hidden_for, repeats_for, steps_for
 from legendretron.training import TrainingResult, as_features
 from legendretron.tuning import make_folds
 from legendretron.tuning.folds import Fold
@@ -92,8 +92,8 @@ class LegendreNetClassifier(SavedNetworkClassifier):
 
     Parameters
     ----------
-    hidden_layers : tuple of int, default=(128, 128)
-        Units of the hidden layers.
+    hidden_layers : tuple of int or "auto", default="auto"
+        Units of the hidden layers; ``"auto"``: (128, 128), below 1,000 rows (64, 64).
     n_folds : int, default=5
         Parts of the rows, each held out once; below 1,000 rows all is done twice, with other parts.
     max_steps : int or "auto", default="auto"
@@ -180,7 +180,7 @@ class LegendreNetClassifier(SavedNetworkClassifier):
             name: SHARED_CONSTRAINTS[name]
             for name in ("label_noise", "class_weight", "device", "dtype", "random_state", "verbose")
         },
-        "hidden_layers": ["array-like"],
+        "hidden_layers": [StrOptions({"auto"}), "array-like"],
         "n_folds": [Interval(Integral, 2, None, closed="left")],
         "max_steps": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
         "learning_rate": [Interval(Real, 0, None, closed="neither")],
@@ -191,7 +191,7 @@ class LegendreNetClassifier(SavedNetworkClassifier):
 
     def __init__(
         self,
-        hidden_layers: Any = HIDDEN,
+        hidden_layers: Any = "auto",
         *,
         n_folds: int = FOLDS,
         max_steps: int | str = "auto",
@@ -245,7 +245,7 @@ class LegendreNetClassifier(SavedNetworkClassifier):
         """
         with restore_on_error(self):
             self._refuse_sparse(X)
-            hidden = self._check_layers()
+            self._check_layers()
             soft = SoftLabels.read(y)
             if soft is not None:
                 X = check_features(self, X, dtype=[np.float64, np.float32], order="C", reset=True)
@@ -260,7 +260,7 @@ class LegendreNetClassifier(SavedNetworkClassifier):
             labels = swap_labels(np.searchsorted(classes, y), len(classes))
             rows = np.flatnonzero(weight > 0)
             self.classes_, self._dtype = classes, X.dtype
-            self._fit(_Data(X, y, labels, weight / weight.max(), rows, len(classes), copies), hidden, groups)
+            self._fit(_Data(X, y, labels, weight / weight.max(), rows, len(classes), copies), groups)
             if copies is not None and hasattr(self, "oof_proba_"):
                 self.oof_proba_ = self.oof_proba_[np.unique(copies, return_index=True)[1]]
         return self
@@ -272,15 +272,14 @@ class LegendreNetClassifier(SavedNetworkClassifier):
                 "sparse ones, or give X.toarray()."
             )
 
-    def _check_layers(self) -> tuple[int, ...]:
-        given = np.asarray(self.hidden_layers)
+    def _check_layers(self) -> None:
+        given = np.asarray((1,) if isinstance(self.hidden_layers, str) else self.hidden_layers)
         if given.ndim != 1 or not len(given) or given.dtype.kind not in "iu" or (given < 1).any():
             raise ParameterError(
                 "hidden_layers", f"must be positive numbers of units, such as (128, 128), got {self.hidden_layers!r}."
             )
-        return tuple(map(int, given))
 
-    def _fit(self, data: _Data, hidden: tuple[int, ...], groups: Any) -> None:
+    def _fit(self, data: _Data, groups: Any) -> None:
         seed, device = draw_seed(self.random_state), check_device(self.device)
         known = read_label_noise(self.label_noise, data.n_classes)
         n_rows = len(data.rows)
@@ -305,7 +304,7 @@ class LegendreNetClassifier(SavedNetworkClassifier):
             data.n_classes,
         )
         settings = FoldSettings(
-            hidden,
+            hidden_for(n_rows) if isinstance(self.hidden_layers, str) else tuple(map(int, self.hidden_layers)),
             steps_for(n_rows) if self.max_steps == "auto" else int(self.max_steps),
             batch_for(n_rows),
             float(self.learning_rate),

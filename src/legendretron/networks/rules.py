@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["BETAS", "FOLDS", "HIDDEN", "LEARNING_RATE", "PATIENCE", "batch_for", "repeats_for", "steps_for"]
+__all__ = ["BETAS", "FOLDS", "LEARNING_RATE", "PATIENCE", "batch_for", "hidden_for", "repeats_for", "steps_for"]
 
-HIDDEN = (128, 128)
 FOLDS = 5
 LEARNING_RATE = 0.04
 BETAS = (0.9, 0.95)
@@ -37,6 +36,17 @@ def steps_for(n_rows: int) -> int:
     (1000, 5000, 12000)
     """
     return int(min(max(1000, n_rows), 12_000))
+
+
+def hidden_for(n_rows: int) -> tuple[int, ...]:
+    """Units of the hidden layers.
+
+    Examples
+    --------
+    >>> hidden_for(999), hidden_for(1000)
+    ((64, 64), (128, 128))
+    """
+    return (64, 64) if n_rows < 1000 else (128, 128)
 
 
 def repeats_for(n_rows: int) -> int:
