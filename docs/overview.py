@@ -1,4 +1,4 @@
-"""Draw the picture of the first page, docs/figures/overview.png, from the recorded comparison of the defaults.
+"""Draw the picture of the first page, docs/figures/overview.png, from the records of the defaults and of networks.
 
     python docs/overview.py
 
@@ -22,6 +22,7 @@ PICTURE = DOCS / "figures" / "overview.png"
 MODELS = {
     "LogisticRegressionCV": ("logistic regression", "o", "#0072b2"),
     "LegendreTronClassifier()": ("LegendreTronClassifier()", "D", "#d55e00"),
+    "LegendreNetClassifier()": ("LegendreNetClassifier()", "s", "#009e73"),
     "HistGradientBoosting": ("gradient boosting", "|", "#666666"),
 }
 
@@ -34,6 +35,11 @@ def accuracies() -> dict[str, dict[str, float]]:
             if row["model"] in MODELS:
                 label = f"{row['dataset']}, {row['classes']} classes"
                 found.setdefault(label, {})[row["model"]] = float(row["accuracy"])
+    with (DOCS / "results" / "network" / "network.csv").open() as file:
+        for row in csv.DictReader(file):
+            label = f"{row['dataset']}, {row['classes']} classes"
+            if row["model"] == "LegendreNetClassifier()" and float(row["noise"]) == 0.0 and label in found:
+                found[label][row["model"]] = float(row["accuracy"])
     return found
 
 
@@ -50,7 +56,11 @@ def draw(path: Path) -> dict[str, dict[str, float]]:
         places = [place for place, label in enumerate(order) if model in found[label]]
         values = [found[order[place]][model] for place in places]
         ax.scatter(values, places, marker=marker, color=colour, label=name, zorder=2, s=60 if marker == "|" else 36)
-    ax.set(yticks=range(len(order)), yticklabels=order, xlabel="test accuracy in %, mean of 20 splits (news20: 10)")
+    ax.set(
+        yticks=range(len(order)),
+        yticklabels=order,
+        xlabel="test accuracy in %, mean of 20 splits (news20: 2, networks: 2 or 3)",
+    )
     ax.invert_yaxis()
     ax.grid(axis="x", color="#eeeeee")
     ax.spines[["top", "right", "left"]].set_visible(False)

@@ -454,6 +454,7 @@ TABLES = {
         "size": link_test_size,
         "power": link_test_power,
     },
+    "docs/guide/bending.md": {"networks": lambda: first_table("network")},
     "docs/results.md": {
         "libsvm": lambda: first_table("table_libsvm"),
         "cells": lambda: sentence("table_libsvm", "At noise 0"),

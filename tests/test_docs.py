@@ -25,6 +25,7 @@ from tests.experiments.test_calibration import benchmark as calibration
 from tests.experiments.test_defaults import benchmark as defaults
 from tests.experiments.test_label_noise import benchmark as label_noise
 from tests.experiments.test_loss_transfer import benchmark as loss_transfer
+from tests.experiments.test_network_study import benchmark as network
 from tests.experiments.test_noisy_networks import benchmark as noisy_networks
 from tests.experiments.test_other_tables import benchmark as other_tables
 
@@ -48,6 +49,7 @@ DECLARED = {
     "label_noise": label_noise.EXPERIMENT,
     "other_tables": other_tables.EXPERIMENT,
     "loss_transfer": loss_transfer.EXPERIMENT,
+    "network": network.EXPERIMENT,
     "noisy_networks": noisy_networks.EXPERIMENT,
 }
 

@@ -148,6 +148,7 @@ class LogisticPath:
         """The point, with its estimate checked by other rows."""
         held_out, training = self.labelled(point.fitted)
         estimate, log_q = estimate_rates(held_out, training, temperatures=(point.noise.temperature,))
+        estimate = estimate._replace(evidence=point.noise.evidence)  # against all temperatures, not this one alone
         rows, _ = self._held(self._noise_folds)
         return point._replace(estimate=check_estimate(estimate, self.problem, rows, log_q, held_out.labels))
 

@@ -44,9 +44,10 @@ _MOST_AGREEMENT = 0.1
 _SLACK = 1.3
 #: Highest rate that can be told from labels without information.
 _HIGHEST = 0.85
-#: Rows times the number of other classes below which noise must explain held-out labels better by so much log-likelihood,
-#: which is strong evidence, and, of two classes, half of the rows must be clear.
-_FEW, _EVIDENCE = 400, 3.5
+#: Log-likelihood of held-out labels that noise must add: strong evidence (p < 0.005) against classes that merely overlap.
+_EVIDENCE = 3.5
+#: Rows below which, of two classes, half of the rows must be clear, too.
+_FEW = 400
 #: Fewest suspicious rows that are compared; most of them; most rows among which their neighbours are searched.
 _FEWEST_SUSPICIOUS, _MOST_SUSPICIOUS, _MOST_ROWS = 5, 500, 20_000
 _NEIGHBOURS = 5
@@ -97,11 +98,15 @@ def is_believable(estimate: RateEstimate, problem: TuningProblem) -> bool:
 def is_possible(estimate: RateEstimate, problem: TuningProblem) -> bool:
     """Whether an estimate may be about noise, though the model may not fit: a model that fits better is to be asked."""
     rate = 0.5 * (estimate.held_out + estimate.lowest)
-    sure = estimate.evidence >= _EVIDENCE and (problem.n_classes > 2 or estimate.clear >= 0.5)
+    strong, clear = estimate.evidence >= _EVIDENCE, estimate.clear >= 0.5
+    if problem.n_classes == 2:
+        told_apart = (strong and clear) or not _has_few_rows(problem)
+    else:
+        told_apart = strong or clear
     return (
         _is_enough(estimate, problem)
         and rate <= min(_SLACK * estimate.most, _HIGHEST)
-        and (sure or not _has_few_rows(problem))
+        and told_apart
     )
 
 
