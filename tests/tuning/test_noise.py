@@ -155,13 +155,21 @@ def test_what_is_believed(make_problem):
     assert is_believable(cut, problem)
     assert cut.rate == 0.45
     assert cut.doubt > RateEstimate(1.0, 0.5, 0.5, 0.01).doubt  # labels that are too many for noise may be right
-    assert believed(0.3, clear=0.1)
-    few, of_two = make_problem(*sure_data(n=150)), make_problem(*sure_data(n=150, c=2))
+    assert not believed(0.3, clear=0.4, evidence=3.0)  # classes may overlap
+    assert believed(0.3, clear=0.4, evidence=4.0)
+    of_two = make_problem(*sure_data(n=150, c=2))
     unclear = RateEstimate(1.0, 0.3, 0.3, 0.01, clear=0.4, evidence=4.0)
-    assert is_believable(unclear, few)
     assert not is_believable(unclear, of_two)
     assert is_believable(unclear._replace(clear=0.6), of_two)
-    assert not is_believable(unclear._replace(clear=0.6, evidence=3.0), few)
+    assert not is_believable(unclear._replace(clear=0.6, evidence=3.0), of_two)
+
+
+@pytest.mark.parametrize("seed", [7001, 7005, 7022])
+def test_classes_that_merely_overlap_have_no_noise(make_problem, seed):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(350, 5))
+    y = (0.25 * x @ rng.normal(size=(5, 4)) + rng.gumbel(size=(350, 4))).argmax(1)
+    assert tune(make_problem(x, y, find_noise="if it helps"), [], logistic=True).noise.rate == 0.0
 
 
 def test_a_few_hundred_rows_without_clear_ones_have_no_noise(make_problem):

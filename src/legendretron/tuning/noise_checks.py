@@ -9,8 +9,8 @@ r"""Whether labels that a model takes for wrong are noise: three questions, and 
    over the model's probability :math:`q` is near 0 for noise, and near 1 where the model is wrong. Where only this speaks
    against noise, a learned link is asked again: it may fit where logistic regression does not.
 3. **Is it everywhere?** Random noise strikes clear rows too. So the share of wrong labels among the rows that trees are
-   surest of is an upper bound. Where a few hundred rows are all there is, the evidence must be strong, and of two classes
-   most rows clear: otherwise noise cannot be told from classes that overlap.
+   surest of is an upper bound. And the evidence must be strong, or most rows clear: otherwise noise cannot be told from
+   classes that overlap. Of two classes and a few hundred rows, both are asked for.
 """
 
 from __future__ import annotations
@@ -103,11 +103,7 @@ def is_possible(estimate: RateEstimate, problem: TuningProblem) -> bool:
         told_apart = (strong and clear) or not _has_few_rows(problem)
     else:
         told_apart = strong or clear
-    return (
-        _is_enough(estimate, problem)
-        and rate <= min(_SLACK * estimate.most, _HIGHEST)
-        and told_apart
-    )
+    return _is_enough(estimate, problem) and rate <= min(_SLACK * estimate.most, _HIGHEST) and told_apart
 
 
 def is_possible_share(wrong: float, problem: TuningProblem) -> bool:

@@ -38,7 +38,7 @@ _ITERATIONS, _TOLERANCE = 500, 1e-6
 #: Pseudo-count of the start for each true class, for classes of few rows.
 _PSEUDO_COUNT = 1.0
 #: Standard errors by which a matrix must explain held-out labels better than symmetric noise, and than no noise.
-_MUST_GAIN = 3.0
+_MUST_GAIN = 2.5
 #: Power of probabilities that are predicted without noise: wrong labels make a model unsure.
 _POWER = 2.0
 #: Powers to choose from where a matrix is estimated.
