@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from scipy.special import log_softmax
+from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -84,6 +85,12 @@ def test_bad_input_is_refused():
         link_test(LinearSVC().fit(x, y), x, y)
     with pytest.raises(ValueError, match="at least 2 rows"):
         link_test(model, x[:1], y[:1])
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        link_test(model, x, y[:1])
+    with pytest.raises(ValueError, match="one label for each row"):
+        link_test(model, x, y[:, None])
+    with pytest.raises(NotFittedError):
+        link_test(LogisticRegression(), x, y)
 
 
 def test_a_fit_says_what_it_found(tmp_path):

@@ -25,6 +25,8 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.special import log_softmax
 from scipy.stats import chi2, f
+from sklearn.utils import check_consistent_length
+from sklearn.utils.validation import check_is_fitted
 
 from legendretron._internal.fields import check_fields, list_of, number
 
@@ -106,7 +108,8 @@ def link_test(estimator: Any, X: Any, y: Any) -> LinkTest:
         With ``predict_proba`` by softmax, or for two classes the logistic function, of linear scores:
         ``MultinomialLogisticClassifier``, scikit-learn's ``LogisticRegression``, or a pipeline with one.
     X : array-like of shape (n, d)
-        Rows that it was not trained on; on training rows, softmax is rejected too often.
+        Rows that it was not trained on; on training rows, softmax is rejected too often. Of an array of numbers, the test
+        allows for other weights of its columns; of other tables for biases and a temperature alone.
     y : array-like of shape (n,)
         Their labels.
 
@@ -126,17 +129,21 @@ def link_test(estimator: Any, X: Any, y: Any) -> LinkTest:
     """
     if not hasattr(estimator, "predict_proba"):
         raise ValueError(f"estimator must have predict_proba, got {type(estimator).__name__}.")
+    check_is_fitted(estimator)
     y, classes = np.asarray(y), np.asarray(estimator.classes_)
-    known = np.isin(y, classes)
-    if y.ndim != 1 or not known.all():
-        raise ValueError(f"y must hold labels of the classes {classes.tolist()}, got {np.unique(y[~known]).tolist()}.")
+    if y.ndim != 1:
+        raise ValueError(f"y must be one label for each row, got an array of shape {y.shape}.")
+    if not (known := np.isin(y, classes)).all():
+        raise ValueError(f"y must hold labels of the classes {classes.tolist()}, got {set(y[~known].tolist())}.")
+    check_consistent_length(X, y)
     labels = np.searchsorted(classes, y)
     if hasattr(estimator, "predict_log_proba"):
         log_proba = np.asarray(estimator.predict_log_proba(X), dtype=np.float64)
     else:
         log_proba = np.log(np.maximum(estimator.predict_proba(X), np.finfo(np.float64).tiny))
     features = None
-    if isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "fiu":
+    # of missing values, as before an imputer, nothing is known to be linear
+    if isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "fiu" and np.isfinite(X).all():
         features = np.asarray(X, dtype=np.float64)
     return score_test(log_proba, labels, features=features, classes=classes)
 
