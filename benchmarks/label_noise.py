@@ -641,8 +641,9 @@ def _doubts_section(
         f"The {MEASURES['average_precision'].title} of training labels, those first that are doubted most, against which "
         "labels were really made wrong. Labels are judged by models that did not see the row. Bold: better than "
         f"{reference} at 99 % in a paired t-test; italic: worse.",
-        "Our figures in this section are of development versions before label quality was calibrated (see the changelog): "
-        "predictions had a floor then, below which rows could not be told apart. Accuracies and rates do not depend on it.",
+        f"Figures of {FLOOR} and {FORWARD} in this section are of development versions before label quality was calibrated "
+        "(see the changelog): predictions had a floor then, below which rows could not be told apart. Accuracies and rates "
+        "do not depend on it.",
     ]
     for noise in noises:
         table = _scores_table(results, noise, "average_precision", models, reference)

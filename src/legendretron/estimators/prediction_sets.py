@@ -68,8 +68,8 @@ class SetPredictor:
         of ``calibrate_sets`` were, if these were held out from the fit and their labels are right: at least ``coverage``, on
         average over rows, not for every kind of row. After ``fit`` alone it is **measured**, not guaranteed: rows were
         predicted by models of the folds, whose strengths were chosen on the same rows. Where labels are wrong, coverage is
-        that of the true class, as far as ``noise_matrix_`` is right: a share of wrong labels that is estimated too high by
-        one point takes one or two points of coverage, see ``cautious``. Where so many are wrong that labels keep less than a
+        that of the true class, as far as ``noise_matrix_`` is right: a share of wrong labels that is estimated too high
+        takes some coverage, see ``cautious``. Where so many are wrong that labels keep less than a
         sixth of what they say, the lower end of the interval is taken, or no correction is made, and sets are large.
         ``print(set_calibration_)`` tells which it is.
 
