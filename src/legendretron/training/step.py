@@ -23,7 +23,7 @@ from legendretron.training.penalty import Penalty
 from legendretron.training.threads import thread_count
 
 if TYPE_CHECKING:
-    from legendretron.accelerate.cuda.step import LinkStep
+    from legendretron.accelerate.cuda.training import LinkStep
 
 __all__ = ["AnyStep", "CapturedStep", "CompiledStep", "Step", "make_step"]
 
@@ -98,7 +98,7 @@ def _kernels_for(model: Model) -> LinkStep | None:
     form = link_form(model.link)
     if form is None or form.known_matrix is not None or not fits_kernels(form):
         return None
-    from legendretron.accelerate.cuda.step import LinkStep
+    from legendretron.accelerate.cuda.training import LinkStep
 
     return LinkStep(form, model.flat, model.n_weights)
 

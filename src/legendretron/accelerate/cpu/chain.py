@@ -20,13 +20,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from legendretron.accelerate.cpu.compiling import cached, compiled
-from legendretron.accelerate.cpu.entries import array_at, at, put
+from legendretron.accelerate.cpu.compiling import array_at, at, cached, compiled, put
 from legendretron.accelerate.cpu.inner_networks import inner_backward, inner_forward
 from legendretron.accelerate.cpu.products import add_dot, add_outers, add_product, product_plus
 from legendretron.accelerate.cpu.ridge_parameters import block_lengths, fold, gather_parameters, new_ridges, pull_back
 from legendretron.accelerate.cpu.softmax import exponentials, load_rows, store_rows
-from legendretron.accelerate.cpu.vectors import exp_differences, extremes, fill, lower, multiply, multiply_by, scale
+from legendretron.accelerate.cpu.vectors import exp_differences, extremes, fill, lower, multiply, scale
 
 __all__ = [
     "Units",
@@ -92,7 +91,7 @@ def block_output(b, sizes, ridges, units, slot, points, p_x, p_y, width):
     rank, _, n_raw, _ = block_lengths(sizes)
     product_plus(
         ridges.stack, b * rank * sizes.stride, sizes.stride, sizes.n_out, rank, units.scaled, slot * rank * width,
-        points.dtype.type(1), points, p_x, ridges.mixing[(b + 1) * n_raw - 2], points, p_y, width,
+        points, p_x, ridges.mixing[(b + 1) * n_raw - 2], points, p_y, width,
     )  # fmt: skip
 
 
@@ -114,16 +113,14 @@ def block_backward(b, start, sizes, ridges, units, points, p_x, p_dy, grad, want
         ridges.mixing, b * n_raw, units.positive, units.slope, units.d, units.up, b * size, units.cot_d, units.cot_w,
         units.cot_z, 0, units.partial, grad, p_bias, sizes.hidden, sizes.mixed, sizes.depth, width,
     )  # fmt: skip
-    multiply_by(units.cot_z, 0, size, gamma)
+    scale(units.cot_z, 0, gamma, units.cot_z, 0, size)
     if wanted:
         add_dot(points, p_x, points, p_dy, grad, p_bias + rank + n_raw - 2, n_out * width)
         add_outers(
             units.cot_z, 0, units.scaled, b * size, rank, points, p_x, points, p_dy, n_out, ridges.stack_grad, p_a, stride,
             width,
         )  # fmt: skip
-    product_plus(
-        ridges.stack, p_a, stride, n_out, rank, units.cot_z, 0, points.dtype.type(1), points, p_dy, alpha, points, p_dy, width
-    )  # fmt: skip
+    product_plus(ridges.stack, p_a, stride, n_out, rank, units.cot_z, 0, points, p_dy, alpha, points, p_dy, width)
 
 
 @cached

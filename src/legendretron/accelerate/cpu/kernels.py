@@ -14,13 +14,12 @@ import math
 import numpy as np
 
 from legendretron.accelerate.cpu.chain import block_backward, block_output, block_units, new_units
-from legendretron.accelerate.cpu.compiling import cached, compiled
-from legendretron.accelerate.cpu.entries import at, put
+from legendretron.accelerate.cpu.compiling import at, cached, compiled, put
 from legendretron.accelerate.cpu.nests import nested_loss, new_rows, prepare_nests
 from legendretron.accelerate.cpu.products import add_outer, product
 from legendretron.accelerate.cpu.ridge_parameters import block_lengths, fold, new_ridges, pull_back
 from legendretron.accelerate.cpu.softmax import log_loss, log_loss_with_matrix
-from legendretron.accelerate.cpu.vectors import combine, fill, moments_step
+from legendretron.accelerate.cpu.vectors import add_scaled, fill, moments_step
 
 __all__ = ["new_memory", "train_steps"]
 
@@ -74,7 +73,7 @@ def _add_linear_gradient(
 @compiled
 def _add_penalty(theta, start, n_features, n_out, strength, shared, centre, grad):
     """Add what the penalties' gradients have beside multiples of the parameters."""
-    combine(-strength, centre, 0, theta.dtype.type(1), grad, start, centre.shape[0])
+    add_scaled(-strength, centre, 0, grad, start, centre.shape[0])
     if shared != 0:
         for f in range(n_features):
             total = theta.dtype.type(0)

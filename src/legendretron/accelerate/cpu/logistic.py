@@ -8,13 +8,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from llvmlite import ir
-from numba.core import cgutils
 
-from legendretron.accelerate.cpu.compiling import cached
-from legendretron.accelerate.cpu.entries import at, put
+from legendretron.accelerate.cpu.compiling import at, cached, put
 from legendretron.accelerate.cpu.softmax import observe
-from legendretron.accelerate.cpu.vector_code import INDEX, Value, vector_function
+from legendretron.accelerate.cpu.vector_code import vector_function
 from legendretron.accelerate.cpu.vectors import exp_differences, fill
 
 __all__ = ["log_loss_residuals", "sparse_product"]
@@ -28,22 +25,14 @@ _ROWS = 128
 @vector_function
 def _sums_of_rows(code, weight, values, columns, first, last, out, po, m):
     """``out = sum_e values[e] weight[columns[e]]`` over entries ``first <= e < last``, rows of ``m`` numbers."""
-    builder, begun = code.builder, ir.Constant(INDEX, 0)
-
-    def tile(lanes, start):
-        total = cgutils.alloca_once(builder, code.kind(lanes))
-        builder.store(code.number(0.0, code.kind(lanes)).value, total)
-        with cgutils.for_range_slice(builder, first, last, ir.Constant(INDEX, 1)) as (e, _):
-            row = builder.add(start, builder.mul(builder.load(builder.gep(columns.data, [e])), m))
-            code.add_to(total, code.spread(values.load(e, 1), lanes) * weight.load(row, lanes))
-        out.store(builder.add(po, start), Value(code, builder.load(total)))
-
+    begun = code.index(0)
     for lanes in _TILES:
-        size = ir.Constant(INDEX, lanes)
-        end = builder.mul(builder.udiv(m, size), size)
-        with cgutils.for_range_slice(builder, begun, end, size) as (start, _):
-            tile(lanes, start)
-        begun = end
+        with code.pieces(m - begun, lanes) as piece:
+            start, total = begun + piece, code.total(lanes=lanes)
+            with code.loop(last, start=first) as e:
+                total.add(weight.load(start + columns.load_index(e) * m, lanes) * values.load(e, 1))
+            out.store(po + start, total.get())
+        begun = m // lanes * lanes
 
 
 @cached

@@ -18,8 +18,7 @@ import math
 
 import numpy as np
 
-from legendretron.accelerate.cpu.compiling import cached, compiled
-from legendretron.accelerate.cpu.entries import array_at, at, put
+from legendretron.accelerate.cpu.compiling import array_at, at, cached, compiled, put
 from legendretron.accelerate.cpu.nests import evaluate_nests, mix, new_rows
 from legendretron.accelerate.cpu.softmax import load_rows
 from legendretron.accelerate.cpu.vectors import scale

@@ -26,8 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from legendretron.accelerate.cpu.compiling import cached, compiled, exact
-from legendretron.accelerate.cpu.entries import array_at, at, gather, put
+from legendretron.accelerate.cpu.compiling import array_at, at, cached, compiled, exact, gather, put
 from legendretron.accelerate.cpu.nest_vectors import highest_of_scaled, mix_nests, nest_exponentials, share_cotangents
 from legendretron.accelerate.cpu.products import add_outer
 from legendretron.accelerate.cpu.softmax import load_rows, observe, store_rows

@@ -11,8 +11,7 @@ import math
 
 import numpy as np
 
-from legendretron.accelerate.cpu.compiling import cached, compiled
-from legendretron.accelerate.cpu.entries import at, put
+from legendretron.accelerate.cpu.compiling import at, cached, compiled, put
 from legendretron.accelerate.cpu.products import add_dot, add_outer, add_product, product
 from legendretron.accelerate.cpu.vectors import (
     bend,
@@ -22,7 +21,6 @@ from legendretron.accelerate.cpu.vectors import (
     highest,
     moments_step,
     multiply,
-    multiply_by,
     scale,
     transpose,
 )
@@ -209,12 +207,12 @@ def train_networks(x, batches, parameters, totals, widths, matrix, pool, numbers
                         scale(grad_layer, f * outputs, factor, grad, f * outputs, outputs)
                 else:
                     scale(grad_layer, p_layer[k], kind(1.0 / math.sqrt(inputs)), grad, p, inputs * outputs)
-                    multiply_by(grad, p_mix[k - 1], inputs, kind(of_mix))
+                    scale(grad, p_mix[k - 1], kind(of_mix), grad, p_mix[k - 1], inputs)
                 scale(grad_layer, p_layer[k] + inputs * outputs, kind(of_bias), grad, p_bias[k], outputs)
                 p += inputs * outputs
             fill(grad_layer, 0, len(grad_layer), kind(0))
             rate = float(rates[s, r])
-            multiply_by(theta, 0, n_weights, kind(1.0 - rate * decay * _fade((done + s + 1) / n_total)))
+            scale(theta, 0, kind(1.0 - rate * decay * _fade((done + s + 1) / n_total)), theta, 0, n_weights)
             t = count[0] + s + 1
             correction = math.sqrt(1.0 - beta2**t)
             moments_step(

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import math
 
-from legendretron.accelerate.cpu.compiling import compiled
-from legendretron.accelerate.cpu.entries import at, put
+from legendretron.accelerate.cpu.compiling import at, compiled, put
 from legendretron.accelerate.cpu.vectors import exp_differences, fill, highest, multiply, transpose
 
 __all__ = ["exponentials", "load_rows", "log_loss", "log_loss_with_matrix", "observe", "store_rows"]

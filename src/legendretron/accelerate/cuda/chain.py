@@ -18,8 +18,7 @@ from legendretron.accelerate.cuda.chain_kernels import (
     loss_kernel,
     spread_kernel,
     tile_kernel,
-    units_backward_kernel,
-    units_forward_kernel,
+    units_kernel,
 )
 from legendretron.accelerate.cuda.launching import Launcher, on_device_of
 from legendretron.accelerate.cuda.unit_kernels import fold_kernel
@@ -151,29 +150,10 @@ class ChainOnCUDA:
         gradient: Tensor,
         totals: Tensor,
     ) -> Tensor:
-        """Gradients of the weighted log-loss of labels.
+        """Gradient in the predictors ``(R, n, K)`` of the weighted log-loss of labels ``(R, n)``.
 
-        Parameters
-        ----------
-        z : Tensor of shape (R, n, K)
-            Predictors.
-        labels, weights : Tensor of shape (R, n)
-            Of the rows.
-        flat : Tensor of shape (R, P)
-            All parameters: from ``start`` on the bias, then those of the link.
-        start : int
-            Column of the bias.
-        noise : StepNoise
-            Of the labels.
-        gradient : Tensor of shape (R, P)
-            Written to from ``start`` on.
-        totals : Tensor of shape (2, R)
-            Weighted sums of losses and hits, times ``n``, are added.
-
-        Returns
-        -------
-        Tensor of shape (R, n, K)
-            The gradient in the predictors.
+        ``flat`` (R, P) holds all parameters: from ``start`` on the bias, then those of the link. Their gradients are written
+        to ``gradient``, and weighted sums of losses and hits, times ``n``, are added to ``totals`` (2, R).
         """
         runs, n, k = z.shape
         tensors = self._views(flat, start + k)
@@ -329,11 +309,11 @@ class ChainOnCUDA:
         )  # fmt: skip
         return y, products
 
-    def _units_kernel(self, kernel: Any, x: Tensor, tensors: tuple[Tensor, ...], b: int) -> None:
+    def _update_units(self, x: Tensor, tensors: tuple[Tensor, ...], b: int, backward: bool) -> None:
         runs, n, _ = x.shape
         tiles = triton.cdiv(n, _ROWS)
-        constants = {**self._units, "BLOCK_N": _ROWS, "CHUNKS": self._chunks, "num_warps": 4}
-        self._launcher(kernel, (), constants)((runs * tiles, 1), tensors, runs * n, n, tiles, b)
+        constants = {**self._units, "BLOCK_N": _ROWS, "CHUNKS": self._chunks, "BACKWARD": backward, "num_warps": 4}
+        self._launcher(units_kernel, (backward,), constants)((runs * tiles, 1), tensors, runs * n, n, tiles, b)
 
     def _forward_many(self, z: Tensor, tensors: Sequence[Tensor], numbers: Tensor, kept: Tensor) -> Tensor:
         """Log-odds; keeps what the backward pass needs."""
@@ -343,7 +323,7 @@ class ChainOnCUDA:
         points, states = self._kept_parts(z, kept)
         y, products = self._spread(z, 0, tensors, numbers, next_b=0)
         for b in range(blocks):
-            self._units_kernel(units_forward_kernel, z, (products, numbers, states), b)
+            self._update_units(z, (products, numbers, states, states), b, backward=False)
             last = b + 1 == blocks
             y, products = self._spread(
                 points[b], b, tensors, numbers, d=states[b, 2 * rank :], out=None if last else points[b + 1],
@@ -371,7 +351,7 @@ class ChainOnCUDA:
         parts, dots = z.new_empty(runs * tiles, blocks, self._n_sums), z.new_empty(runs, blocks, tiles * self._chunks)
         products = self._spread(dy, blocks - 1, tensors, numbers, next_b=blocks - 1)[1]
         for b in reversed(range(blocks)):
-            self._units_kernel(units_backward_kernel, z, (products, numbers, states, parts), b)
+            self._update_units(z, (products, numbers, states, parts), b, backward=True)
             state = states[b].view(runs, n, 3, rank)
             offset = start + b * (rank * k + self._n_raw)
             of_weights = gradient[:, offset : offset + rank * k].view(runs, rank, k)

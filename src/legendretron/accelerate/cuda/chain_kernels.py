@@ -25,8 +25,7 @@ __all__ = [
     "loss_kernel",
     "spread_kernel",
     "tile_kernel",
-    "units_backward_kernel",
-    "units_forward_kernel",
+    "units_kernel",
 ]
 
 #: Modes of a kernel: log-probabilities; gradients of the log-loss of labels; gradients for a given cotangent.
@@ -211,40 +210,18 @@ def add_tiles_kernel(
 
 
 @triton.jit
-def units_forward_kernel(
-    products, numbers, states, n_all, n, tiles, b,
-    B: tl.constexpr, H: tl.constexpr, M: tl.constexpr, MIXED: tl.constexpr, UNITS: tl.constexpr, RANK: tl.constexpr,
-    BLOCK_N: tl.constexpr, CHUNKS: tl.constexpr, SOFT: tl.constexpr,
-):  # fmt: skip
-    """From products of some rows of one run with ``A`` to the state of their units."""
-    R: tl.constexpr = M * H + 1
-    program = tl.program_id(0).to(tl.int64)
-    run = program // tiles
-    local = (program % tiles) * BLOCK_N + tl.arange(0, BLOCK_N)
-    real = local < n
-    rows = run * n + local
-    state = states + (b * n_all + rows) * (3 * R)
-    ranks = tl.arange(0, RANK)
-    in_rank = real[:, None] & (ranks < R)[None, :]
-    seen = tl.zeros((BLOCK_N, RANK), states.dtype.element_ty)
-    for chunk in range(CHUNKS):
-        seen += tl.load(products + (chunk * n_all + rows)[:, None] * R + ranks[None, :], in_rank, 0.0)
-    tl.store(state[:, None] + ranks[None, :], seen, in_rank)
-    tl.debug_barrier()
-    own = numbers + (run * B + b) * (2 * R + 3 * ((M - 1) * MIXED + 1) * H + 4)
-    units_forward(state, own, real, H, M, MIXED, UNITS, SOFT)
-
-
-@triton.jit
-def units_backward_kernel(
+def units_kernel(
     products, numbers, states, parts, n_all, n, tiles, b,
     B: tl.constexpr, H: tl.constexpr, M: tl.constexpr, MIXED: tl.constexpr, UNITS: tl.constexpr, RANK: tl.constexpr,
-    BLOCK_N: tl.constexpr, CHUNKS: tl.constexpr, SOFT: tl.constexpr,
+    BLOCK_N: tl.constexpr, CHUNKS: tl.constexpr, SOFT: tl.constexpr, BACKWARD: tl.constexpr,
 ):  # fmt: skip
-    """From products of some rows' cotangents with ``A`` to the cotangents of ``A x``, and sums over these rows."""
+    """From products of some rows of one run with ``A`` to the state of their units.
+
+    With ``BACKWARD``, products are those of the rows' cotangents: the cotangents of ``A x`` take the place of ``zeta`` in the
+    state, and sums over these rows are written to ``parts``.
+    """
     R: tl.constexpr = M * H + 1
     MIXING: tl.constexpr = ((M - 1) * MIXED + 1) * H
-    SMALL: tl.constexpr = 2 * R + MIXING + 2
     program = tl.program_id(0).to(tl.int64)
     run = program // tiles
     local = (program % tiles) * BLOCK_N + tl.arange(0, BLOCK_N)
@@ -256,11 +233,16 @@ def units_backward_kernel(
     seen = tl.zeros((BLOCK_N, RANK), states.dtype.element_ty)
     for chunk in range(CHUNKS):
         seen += tl.load(products + (chunk * n_all + rows)[:, None] * R + ranks[None, :], in_rank, 0.0)
-    tl.store(products + rows[:, None] * R + ranks[None, :], seen, in_rank)
-    tl.debug_barrier()
     own = numbers + (run * B + b) * (2 * R + 3 * MIXING + 4)
-    out = parts + (program * B + b) * SMALL
-    units_backward(state, products + rows * R, own, real, out, H, M, MIXED, UNITS, SOFT)
+    if BACKWARD:
+        tl.store(products + rows[:, None] * R + ranks[None, :], seen, in_rank)
+        tl.debug_barrier()
+        out = parts + (program * B + b) * (2 * R + MIXING + 2)
+        units_backward(state, products + rows * R, own, real, out, H, M, MIXED, UNITS, SOFT)
+    else:
+        tl.store(state[:, None] + ranks[None, :], seen, in_rank)
+        tl.debug_barrier()
+        units_forward(state, own, real, H, M, MIXED, UNITS, SOFT)
 
 
 @triton.jit
