@@ -19,9 +19,8 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
 
-from legendretron.accelerate.cpu.support import has_numba
-from legendretron.accelerate.cuda.support import has_triton
 from legendretron.accelerate.forms import LinkForm, fits_kernels, link_form, link_tensors
+from legendretron.accelerate.support import has_numba, has_triton
 from legendretron.links import CanonicalLink, CompositeLink, Link, NoisyLink
 from legendretron.simplex import log_softmax_plus
 

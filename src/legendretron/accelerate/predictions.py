@@ -10,8 +10,8 @@ from torch import Tensor
 
 from legendretron._internal.tensor_cache import TensorCache
 from legendretron.accelerate.cpu.links import ChainOnCPU, NestsOnCPU
-from legendretron.accelerate.cpu.support import has_numba
 from legendretron.accelerate.forms import LinkForm, link_form, link_tensors
+from legendretron.accelerate.support import has_numba
 from legendretron.links import Link
 
 __all__ = ["RowProbabilities", "row_probabilities"]

@@ -131,7 +131,7 @@ class CanonicalLoss(LinkLoss):
         """Compute the loss by a compiled function; None if there is none, or if plain operations must explain an error."""
         if self._is_softmax or not isinstance(z, Tensor) or not z.is_floating_point():
             return None
-        logits = self._logits(z)
+        logits = self._logits(z, masked=True)  # compiled functions notice those that they cannot deal with
         if not can_be_fused(logits, y):
             return None
         tensors = [t for module in self._parts for t in module._buffers.values() if t is not None]
@@ -181,10 +181,7 @@ class CanonicalLoss(LinkLoss):
         return loss.sum() if how.reduction == "sum" else loss.sum() / weights.sum()
 
     def _make_row_losses(self, like: Tensor) -> RowLosses | None:
-        rows = row_losses(self.canonical_link, like.new_empty(0))
-        if rows is None or not rows.can_run:
-            return None
-        return rows if self.least is None else rows.with_least(self.least)
+        return row_losses(self.canonical_link, like.new_empty(0), self.least)
 
     @property
     def _is_softmax(self) -> bool:

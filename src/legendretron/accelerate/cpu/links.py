@@ -16,7 +16,7 @@ from legendretron.accelerate.forms import LinkForm
 if TYPE_CHECKING:
     from legendretron.accelerate.cpu.ridge_parameters import Sizes
 
-__all__ = ["ChainOnCPU", "NestsOnCPU", "chain_sizes", "in_threads"]
+__all__ = ["LIKE", "ChainOnCPU", "NestsOnCPU", "chain_sizes", "in_threads"]
 
 T = TypeVar("T")
 
@@ -24,7 +24,8 @@ _LANES = 16  # rows are filled up to a multiple of this, the entries of a vector
 #: Rows that go through the link together: enough to fill vectors, and fewer where a row has many numbers, for the cache.
 _WIDTH, _NARROW, _MANY_NUMBERS = 64, 32, 4096
 _PART = 1_000_000  # multiplications that are worth a thread
-_LIKE = {torch.float32: np.empty(0, np.float32), torch.float64: np.empty(0, np.float64)}
+#: Arrays that tell compiled functions the precision.
+LIKE = {torch.float32: np.empty(0, np.float32), torch.float64: np.empty(0, np.float64)}
 
 
 def _filled_to(multiple: int, n: int) -> int:
@@ -97,7 +98,7 @@ class _OnCPU(ABC):
         Intercepts are added to rows, if given; ``swap`` reverses the order of the classes.
         """
         n, width = len(z), self._width(len(z))
-        like, where, sizes = _LIKE[z.dtype], _addresses(tensors), self._sizes(z.dtype)
+        like, where, sizes = LIKE[z.dtype], _addresses(tensors), self._sizes(z.dtype)
         p_z, p_intercept, p_out = z.data_ptr(), 0 if intercept is None else intercept.data_ptr(), out.data_ptr()
 
         def rows(first: int, last: int) -> bool:
@@ -121,7 +122,7 @@ class _OnCPU(ABC):
         dz = torch.empty(z.shape if wanted[0] else 0, dtype=dtype)
         size = sum(map(torch.numel, tensors)) if wanted[1] else 0
         gradients = torch.empty((len(parts), size), dtype=dtype)
-        like, where, sizes = _LIKE[dtype], _addresses(tensors), self._sizes(dtype)
+        like, where, sizes = LIKE[dtype], _addresses(tensors), self._sizes(dtype)
         p_z, p_log_p, p_g, p_dz, p_gradient = (t.data_ptr() for t in (z, log_p, g, dz, gradients))
 
         def rows(first: int, last: int) -> None:

@@ -27,9 +27,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from legendretron.accelerate.cpu.compiling import array_at, at, cached, compiled, exact, gather, put
-from legendretron.accelerate.cpu.nest_vectors import highest_of_scaled, mix_nests, nest_exponentials, share_cotangents
 from legendretron.accelerate.cpu.products import add_outer
 from legendretron.accelerate.cpu.softmax import load_rows, observe, store_rows
+from legendretron.accelerate.cpu.vector_code import vector_function
 from legendretron.accelerate.cpu.vectors import exp_differences, extremes, fill, highest, log_plus
 
 __all__ = [
@@ -44,6 +44,83 @@ __all__ = [
 ]
 
 Array = NDArray[Any]
+
+
+@vector_function
+def _highest_of_scaled(code, y, py, stride, top, offsets, p_offset, n_classes, scale, most, width):
+    """``most`` is the highest of ``scale (y - top) + offset`` over the classes; a class has ``stride`` entries of ``y``."""
+    with code.pieces(width) as j:
+        first, best = top.load(j), code.total(-math.inf)
+        with code.loop(n_classes) as k:
+            value = (y.load(j + py + k * stride) - first) * scale + offsets.load(p_offset + k, 1)
+            best.set(value.where(">", best.get(), value, best.get()))
+        most.store(j, best.get())
+
+
+@vector_function
+def _nest_exponentials(
+    code, y, py, stride, top, offsets, p_offset, n_classes, scale, most, e, pe, total, weighted, p, width
+):
+    """``e = exp(scale (y - top) + offset - most)``, its sum over the classes, and that of ``e (y - top)``.
+
+    The exponent must not be positive. A class has ``stride`` entries of ``y`` and ``width`` of ``e``.
+    """
+    with code.pieces(width) as j:
+        first, subtracted = top.load(j), most.load(j)
+        sums, weighted_sums = code.total(), code.total()
+        with code.loop(n_classes) as k:
+            own = y.load(j + py + k * stride) - first
+            value = code.exp(own * scale + (offsets.load(p_offset + k, 1) - subtracted))
+            e.store(j + pe + k * width, value)
+            sums.add(value)
+            weighted_sums.add(value * own)
+        total.store(p + j, sums.get())
+        weighted.store(p + j, weighted_sums.get())
+
+
+@vector_function
+def _mix_nests(code, e, share, slope, n_nests, n_classes, out, po, stride, best, width):
+    """``out = sum_m e_m slope_m`` for every class, and the number of the class with the highest ``sum_m e_m share_m``.
+
+    Among equals that is the first, and the last of two. ``e`` has ``width`` entries for every nest and class, ``share`` and
+    ``slope`` for every nest, ``out`` has ``stride`` for every class.
+    """
+    with code.pieces(width) as j:
+        most, number = code.total(-1.0), code.total()
+        with code.loop(n_classes) as k:
+            mixed, sloped = code.total(), code.total()
+            with code.loop(n_nests) as m:
+                value = e.load(j + (m * n_classes + k) * width)
+                mixed.add(value * share.load(j + m * width))
+                sloped.add(value * slope.load(j + m * width))
+            out.store(j + po + k * stride, sloped.get())
+            p, before = mixed.get(), most.get()
+            # the number of the class where it is likelier than those before
+            likelier = p.where(">", before, k.number(), number.get())
+            number.set(n_classes.where("==", 2, p.where(">=", before, k.number(), number.get()), likelier))
+            most.set(p.where(">", before, p, before))
+        best.store(j, number.get())
+
+
+@vector_function
+def _share_cotangents(
+    code, e, pe, ratio, y, py, top, share, ps, mu, n_classes, dx, offsets, po, sums, p_sum, weighted, width
+):
+    """Cotangents ``c = e share ratio`` of a nest's logits: add ``mu c`` to ``dx``, and sums over rows to ``offsets``.
+
+    Sums of ``c`` and of ``c (y - top)`` over the classes are added to those of each row. Arrays have ``width`` entries for
+    every class.
+    """
+    with code.loop(n_classes) as k:
+        total = code.total()
+        with code.pieces(width) as j:
+            place = j + k * width
+            own = share.load(ps + j) * ratio.load(place) * e.load(pe + place)
+            dx.store(place, dx.load(place) + own * mu)
+            total.add(own)
+            sums.store(p_sum + j, sums.load(p_sum + j) + own)
+            weighted.store(j, weighted.load(j) + own * (y.load(py + place) - top.load(j)))
+        offsets.store(po + k, total.get().sum(offsets.load(po + k, 1)))
 
 
 class NestRows(NamedTuple):
@@ -132,8 +209,8 @@ def evaluate_nests(numbers, n_nests, n_classes, y, begin, stride, mask, rows, pa
         if numbers[n_nests + m] - numbers[2 * n_nests + m] <= widest:
             fill(most, 0, part, numbers[n_nests + m])
         else:
-            highest_of_scaled(y, begin, stride, top, numbers, c, n_classes, numbers[m], most, part)
-        nest_exponentials(
+            _highest_of_scaled(y, begin, stride, top, numbers, c, n_classes, numbers[m], most, part)
+        _nest_exponentials(
             y, begin, stride, top, numbers, c, n_classes, numbers[m], most, e, p * n_classes, rows.inverse, rows.weighted, p,
             part,
         )  # fmt: skip
@@ -159,7 +236,7 @@ def evaluate_nests(numbers, n_nests, n_classes, y, begin, stride, mask, rows, pa
 @compiled
 def mix(rows, n_nests, n_classes, p, width):
     """``p = sum_m share_m e_m``."""
-    mix_nests(rows.e, rows.share, rows.share, n_nests, n_classes, p, 0, width, rows.best, width)
+    _mix_nests(rows.e, rows.share, rows.share, n_nests, n_classes, p, 0, width, rows.best, width)
 
 
 @exact
@@ -218,7 +295,7 @@ def pull_back_nests(numbers, start, n_out, n_nests, y, begin, stride, grad, rows
         grad[start + m] += mu * of_mu - ratio * of_log
         grad[p_bias + m] += of_gate
     grad[start + n_nests] += of_beta
-    mix_nests(rows.e, rows.share, rows.slope, n_nests, n_classes, y, begin, stride, rows.best, part)
+    _mix_nests(rows.e, rows.share, rows.slope, n_nests, n_classes, y, begin, stride, rows.best, part)
     for m in range(n_nests):
         p_e = m * n_classes * part
         add_outer(rows.own, m * part, 1, rows.e, p_e, n_out, grad, p_c + m * n_out, part)
@@ -393,12 +470,12 @@ def nests_backward(like, where, first, last, width, sizes, mask, x, log_p, g, dx
         for m in range(n_nests):
             fill(weighted, 0, width, kind(0))
             p_e, p_sum = m * n_classes * width, m * width
-            share_cotangents(
+            _share_cotangents(
                 rows.e, p_e, ratio, y, 0, rows.top, rows.share, p_sum, numbers[m], n_out, of_y, grad, p_c + m * n_out,
                 rows.own, p_sum, weighted, width,
             )  # fmt: skip
             last_class = n_out * width
-            share_cotangents(
+            _share_cotangents(
                 rows.e, p_e + last_class, ratio[last_class:], y, last_class, rows.top, rows.share, p_sum, numbers[m], 1,
                 of_y[last_class:], grad, p_c + n_nests * n_out + m, rows.own, p_sum, weighted, width,
             )  # fmt: skip

@@ -1,8 +1,8 @@
 """Canonical links on CUDA by Triton kernels: log-probabilities, their derivatives, and those of a training step.
 
 There is one kernel for the forward pass and one for the backward pass, of heads and of training steps. A program holds all
-nests of a row, ``(M, C)``, so that rows are read once. Differences below ``LOWEST`` count as masked. The formulas are those of
-:class:`legendretron.potentials.NestedLogSumExp`. In the backward pass a program takes several rows of a run, one after the
+nests of a row, ``(M, C)``, so that rows are read once. Differences below ``LOWEST`` count as masked. The formulas are those
+of :class:`legendretron.potentials.NestedLogSumExp`. In the backward pass a program takes several rows of a run, one after the
 other, and writes the sums of their parameters' gradients: what is left is a sum over the programs.
 """
 

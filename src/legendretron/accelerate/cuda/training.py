@@ -1,7 +1,7 @@
 """Training by Triton kernels: the rows of a step, Adam with penalties, and sparse products, for all runs.
 
-Adam and sparse products are bound by memory: as torch runs them, Adam and the penalties pass over the parameters some twenty times, and a
-sparse gradient is formed in a buffer of its own. Here parameters, gradient and moments are read once and written
+Adam and sparse products are bound by memory: as torch runs them, Adam and the penalties pass over the parameters some twenty
+times, and a sparse gradient is formed in a buffer of its own. Here parameters, gradient and moments are read once and written
 once, and sparse gradients are added up in place. Nothing is read by the host and no shape depends on the data, so that all
 of it can be captured in a CUDA graph. Offsets are 64 bits wide, for matrices of more than 2^31 entries.
 
@@ -167,8 +167,8 @@ def adam_step(
 ) -> None:
     """One step of Adam, with the gradient of a penalty, in one pass over memory.
 
-    All but the gradient are updated, the number of steps ``count`` in float64 too; ``clear`` leaves zeros in the gradient. The
-    weights, the bias and the rest of a run's parameters, which end at ``bounds``, times ``strengths`` (R, 3) are added to the
+    Updates all but the gradient, also ``count``, the number of steps in float64; ``clear`` leaves zeros in the gradient.
+    Weights, bias and the rest of a run's parameters, which end at ``bounds``, times ``strengths`` (R, 3) are added to the
     gradient; ``shared`` (R, d) is subtracted from those of all weights of a feature.
     """
     runs, size = parameters.shape
@@ -211,7 +211,7 @@ def _run_stride(tensor: Tensor) -> tuple[Tensor, int]:
 def sparse_product(
     starts: Tensor, columns: Tensor, values: Tensor, rows: Tensor, weight: Tensor, bias: Tensor
 ) -> Tensor:
-    """Rows ``(R, n)`` of a matrix in compressed rows times the weights ``(R, d, K)`` of each run, plus its bias ``(R, 1, K)``.
+    """Rows ``(R, n)`` of a matrix in compressed rows times weights ``(R, d, K)`` of runs, plus biases ``(R, 1, K)``.
 
     Weights and bias may be parts of a larger matrix; ``columns`` may have 32 or 64 bits.
     """

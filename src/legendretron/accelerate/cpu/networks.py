@@ -1,6 +1,6 @@
 """Steps of training of a network in one compiled function, see :class:`legendretron.networks.model.NetworkModel`.
 
-Arrays are as in :mod:`legendretron.accelerate.cpu.kernels`: units times rows. A run goes through all steps before the next,
+Arrays are as in :mod:`legendretron.accelerate.cpu.training`: units times rows. A run goes through all steps before the next,
 so that its parameters stay in the cache. A row of parameters holds the weights of the layers, inputs times outputs; scales of
 the inputs; biases of the layers; shares of the activation in the hidden ones.
 """
@@ -8,8 +8,12 @@ the inputs; biases of the layers; shares of the activation in the hidden ones.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from legendretron.accelerate.cpu.compiling import at, cached, compiled, put
 from legendretron.accelerate.cpu.products import add_dot, add_outer, add_product, product
@@ -25,8 +29,12 @@ from legendretron.accelerate.cpu.vectors import (
     transpose,
 )
 
-__all__ = ["train_networks"]
+__all__ = ["CompiledNetworks"]
 
+Array = NDArray[Any]
+
+#: Rows that go through a network together, at most.
+_WIDTH = 64
 _VECTOR = 16  # entries of a vector
 
 
@@ -87,8 +95,8 @@ def _loss(z, n_classes, labels, weights, place, n, smoothing, matrix, e, q, rows
 
 
 @cached
-def train_networks(x, batches, parameters, totals, widths, matrix, pool, numbers, factors, progress, runs, width):
-    """Take all steps of some runs; see :class:`legendretron.accelerate.cpu.network_training.CompiledNetworks`."""
+def _train_networks(x, batches, parameters, totals, widths, matrix, pool, numbers, factors, progress, runs, width):
+    """Take all steps of some runs; see :class:`CompiledNetworks`."""
     rows, labels, weights, rates = batches
     flat, first, second, count = parameters
     beta1, beta2, eps, smoothing, dropout, decay = numbers
@@ -221,3 +229,72 @@ def train_networks(x, batches, parameters, totals, widths, matrix, pool, numbers
             )  # fmt: skip
             totals[0, r] += kind(loss * n_rows)
             totals[1, r] += kind(hits * n_rows)
+
+
+class CompiledNetworks:
+    """Steps of Adam for networks, on the memory of their parameters; runs are divided over threads.
+
+    Parameters
+    ----------
+    features : array of shape (N, d)
+        The inputs.
+    parameters : tuple of arrays
+        Parameters and Adam's two moments, ``(R, P)``, and the number of steps so far, ``(1,)``; changed in place.
+    totals : array of shape (2, R)
+        Weighted sums of losses and hits, added to.
+    widths : sequence of int
+        Inputs, units of the hidden layers, classes.
+    matrix : array of shape (C, C), optional
+        Of the noise in the labels.
+    pool : array
+        What masks of dropout are made of.
+    numbers : tuple of float
+        The two betas of Adam and its epsilon; label smoothing, rate of dropout and weight decay.
+    factors : tuple
+        Of scales, biases and shares, and the stride through the pool.
+    progress : callable
+        Steps so far, and all there will be.
+    n_rows, n_threads : int
+        Rows of a batch, and threads to use.
+    """
+
+    def __init__(
+        self,
+        features: Array,
+        parameters: tuple[Array, ...],
+        totals: Array,
+        widths: Sequence[int],
+        matrix: Array | None,
+        pool: Array,
+        numbers: tuple[float, ...],
+        factors: tuple[float, float, float, int],
+        progress: Callable[[], tuple[int, int]],
+        n_rows: int,
+        n_threads: int,
+    ) -> None:
+        dtype = parameters[0].dtype
+        self._features, self._parameters, self._totals = features.reshape(-1), parameters, totals
+        self._widths = np.asarray(widths, dtype=np.int64)
+        self._matrix = np.ascontiguousarray(np.zeros(0) if matrix is None else matrix.reshape(-1), dtype)
+        self._pool, self._numbers, self._factors, self._progress = pool, numbers, factors, progress
+        parts = -(-n_rows // _WIDTH)
+        self._width = -(-n_rows // (parts * _VECTOR)) * _VECTOR
+        self._n_threads = n_threads
+
+    def __call__(self, rows: Array, labels: Array, weights: Array, rates: Array) -> None:
+        """Take ``S`` steps on rows with labels and weights of shape (S, R, n_rows), at rates of shape (S, R)."""
+        batches, progress = (rows, labels, weights, rates), self._progress()
+        network = self._widths, self._matrix, self._pool, self._numbers, self._factors, progress
+
+        def train(run: int) -> None:
+            runs = run, run + 1
+            _train_networks(self._features, batches, self._parameters, self._totals, *network, runs, self._width)
+
+        active = np.flatnonzero(rates.any(axis=0))  # runs that have stopped stay as they are
+        if self._n_threads == 1 or len(active) < 2:
+            for run in active:
+                train(int(run))
+        else:
+            with ThreadPoolExecutor(min(self._n_threads, len(active))) as pool:
+                list(pool.map(train, map(int, active)))
+        self._parameters[3][0] += len(rows)
