@@ -24,7 +24,7 @@ from legendretron.accelerate.cpu.compiling import array_at, at, cached, compiled
 from legendretron.accelerate.cpu.inner_networks import inner_backward, inner_forward
 from legendretron.accelerate.cpu.products import add_dot, add_outers, add_product, product_plus
 from legendretron.accelerate.cpu.ridge_parameters import block_lengths, fold, gather_parameters, new_ridges, pull_back
-from legendretron.accelerate.cpu.softmax import exponentials, load_rows, store_rows
+from legendretron.accelerate.cpu.softmax import load_rows, store_rows
 from legendretron.accelerate.cpu.vectors import exp_differences, extremes, fill, lower, multiply, scale
 
 __all__ = [
@@ -136,9 +136,8 @@ def chain_probabilities(like, where, first, last, width, sizes, z, intercept, lo
     fold(gather_parameters(where, sizes, like), 0, sizes, ridges)
     z, intercept = array_at(z, last * n_out, like), array_at(intercept, n_out, like)
     out = array_at(out, last * n_classes, like)
-    points, spare = np.empty(n_classes * width, like.dtype), np.empty(width, like.dtype)
-    top, best, total = np.empty(width, like.dtype), np.empty(width, like.dtype), np.empty(width, like.dtype)
-    least = np.empty(width, like.dtype)
+    points, unused = np.empty(n_classes * width, like.dtype), np.empty(width, like.dtype)
+    top, least, total = np.empty(width, like.dtype), np.empty(width, like.dtype), np.empty(width, like.dtype)
     bad = -1
     for begin in range(first, last, width):
         rows = min(width, last - begin)
@@ -147,13 +146,16 @@ def chain_probabilities(like, where, first, last, width, sizes, z, intercept, lo
             block_units(b, sizes, ridges, units, 0, points, 0, width)
             block_output(b, sizes, ridges, units, 0, points, 0, 0, width)
         fill(points, n_out * width, width, kind(0))
+        fill(top, 0, width, kind(0))
         fill(least, 0, width, kind(0))
+        fill(total, 0, width, kind(0))
         for k in range(n_out):
-            extremes(points, k * width, spare, least, width)
-        if log:
-            exponentials(points, 0, n_classes, top, best, spare, 0, 0, total, width)
-        else:
-            exponentials(points, 0, n_classes, top, best, points, 0, width, total, width)
+            extremes(points, k * width, top, least, width)
+        for k in range(n_classes):
+            if log:
+                exp_differences(points, k * width, top, unused, 0, total, width)
+            else:
+                exp_differences(points, k * width, top, points, k * width, total, width)
         for j in range(rows):
             finite = at(total, j) <= largest and at(least, j) - at(top, j) >= -largest  # false for NaN
             if bad < 0 and not finite:

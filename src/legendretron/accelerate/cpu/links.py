@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 _LANES = 16  # rows are filled up to a multiple of this, the entries of a vector
 #: Rows that go through the link together: enough to fill vectors, and fewer where a row has many numbers, for the cache.
-_WIDTH, _NARROW, _MANY_NUMBERS = 64, 32, 4096
+_WIDTH, _NARROW, _MANY_NUMBERS = 64, 32, 2048
 _PART = 1_000_000  # multiplications that are worth a thread
 #: Arrays that tell compiled functions the precision.
 LIKE = {torch.float32: np.empty(0, np.float32), torch.float64: np.empty(0, np.float64)}
