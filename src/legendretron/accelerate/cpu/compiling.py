@@ -38,10 +38,10 @@ def cached(function):
     try:
         made = njit(cache=True, **_OPTIONS)(function)
         kept = made._cache
-        of_function = kept._index_key
+        index_key = kept._index_key
     except (RuntimeError, AttributeError):  # no place to write to; or a version of Numba that keeps it in another way
         return njit(**_OPTIONS)(function)
-    kept._index_key = lambda *given: (*of_function(*given), _sources())
+    kept._index_key = lambda *given: (*index_key(*given), _sources())
     load = kept.load_overload
 
     def load_if_whole(*given):

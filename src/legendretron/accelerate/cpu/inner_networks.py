@@ -92,12 +92,12 @@ def inner_backward(
     with code.loop(n_sums) as i:
         sums.store(i * code.lanes, code.spread(0.0, code.lanes))
     with code.pieces(width) as j:
-        own, of_z = p + j, pz + j
+        own, p_cot = p + j, pz + j
 
         def differentiate(unit):
             c, s, w = cot_d.load(j + unit), slope.load(own + unit), up.load(own + unit)
             cot_w.store(j + unit, c * s)
-            cot_z.store(of_z + unit, c * w * (s - s * s))
+            cot_z.store(p_cot + unit, c * w * (s - s * s))
 
         with code.loop(depth) as k:
             with code.loop(hidden) as i:
@@ -107,19 +107,19 @@ def inner_backward(
                 seen = lambda i: cot_w.load(j + net.unit(k, i)) * net.weight(k, o, i)  # noqa: E731
                 cot_d.store(place, net.sum(cot_d.load(place), hidden, seen))
         differentiate(net.unit(depth, 0))
-        add(rank - 1, cot_z.load(of_z + net.unit(depth, 0)))
+        add(rank - 1, cot_z.load(p_cot + net.unit(depth, 0)))
         with code.loop(depth) as above:
             k = depth - above - 1
             with code.loop(hidden) as i:
-                seen = lambda o: cot_z.load(of_z + net.unit(k + 1, o)) * net.weight(k, o, i)  # noqa: E731
+                seen = lambda o: cot_z.load(p_cot + net.unit(k + 1, o)) * net.weight(k, o, i)  # noqa: E731
                 unit = net.unit(k, i)
                 value = net.sum(0.0, net.feeds(k), seen) * slope.load(own + unit)
-                value = cot_z.load(of_z + unit) + value
-                cot_z.store(of_z + unit, value)
+                value = cot_z.load(p_cot + unit) + value
+                cot_z.store(p_cot + unit, value)
                 add(k * hidden + i, value)
             with code.loop(net.feeds(k)) as o:
                 fed = net.unit(k + 1, o)
-                left = d.load(own + fed), cot_z.load(of_z + fed)
+                left = d.load(own + fed), cot_z.load(p_cot + fed)
                 with code.loop(hidden) as i:
                     unit = net.unit(k, i)
                     mixed_here = left[0] * cot_w.load(j + unit) + left[1] * positive.load(own + unit)

@@ -28,12 +28,8 @@ _PART = 1_000_000  # multiplications that are worth a thread
 LIKE = {torch.float32: np.empty(0, np.float32), torch.float64: np.empty(0, np.float64)}
 
 
-def _filled_to(multiple: int, n: int) -> int:
+def _round_up(n: int, multiple: int = _LANES) -> int:
     return -(-n // multiple) * multiple
-
-
-def _filled(n: int) -> int:
-    return _filled_to(_LANES, n)
 
 
 def _row_parts(n: int, work_of_row: int, width: int) -> list[tuple[int, int]]:
@@ -41,7 +37,7 @@ def _row_parts(n: int, work_of_row: int, width: int) -> list[tuple[int, int]]:
     threads = min(torch.get_num_threads(), n * work_of_row // _PART) if n * work_of_row >= 2 * _PART else 1
     if threads == 1:
         return [(0, n)]
-    rows = _filled_to(width, -(-n // threads))
+    rows = _round_up(-(-n // threads), width)
     return [(first, min(first + rows, n)) for first in range(0, n, rows)]
 
 
@@ -63,7 +59,7 @@ def chain_sizes(form: LinkForm) -> Sizes:
     from legendretron.accelerate.cpu.ridge_parameters import Sizes
 
     n_out = form.n_classes - 1
-    given = form.n_blocks, n_out, _filled(n_out), form.hidden, form.depth, form.mixed_units
+    given = form.n_blocks, n_out, _round_up(n_out), form.hidden, form.depth, form.mixed_units
     return Sizes(*given, int(form.final_softplus), int(form.normalised))
 
 
@@ -77,9 +73,9 @@ class _OnCPU(ABC):
     def _width(self, n: int) -> int:
         """Rows that go through together, as many in each part."""
         most = _WIDTH if self._numbers <= _MANY_NUMBERS else _NARROW
-        return max(_LANES, _filled(-(-n // max(1, -(-n // most)))))
+        return max(_LANES, _round_up(-(-n // max(1, -(-n // most)))))
 
-    def kept_size(self, n: int) -> int:
+    def saved_size(self, n: int) -> int:
         """Numbers that the forward pass keeps for the backward pass: none."""
         return 0
 
@@ -114,7 +110,7 @@ class _OnCPU(ABC):
         return log_p, torch.empty(0, dtype=z.dtype)
 
     def backward(
-        self, g: Tensor, z: Tensor, log_p: Tensor, kept: Tensor, tensors: Sequence[Tensor], wanted: tuple[bool, bool]
+        self, g: Tensor, z: Tensor, log_p: Tensor, saved: Tensor, tensors: Sequence[Tensor], wanted: tuple[bool, bool]
     ) -> tuple[Tensor, Tensor]:
         """Gradients of the rows, and of all parameters one after the other; empty where not wanted."""
         n, dtype, width = len(z), z.dtype, self._width(len(z))

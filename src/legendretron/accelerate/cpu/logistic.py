@@ -43,7 +43,7 @@ def sparse_product(starts, columns, values, weight, out, first, last, m):
 
 
 @cached
-def log_loss_residuals(z, labels, shares, bias, rates, runs, m, with_reference, totals, of_bias):
+def log_loss_residuals(z, labels, shares, bias, rates, runs, m, with_reference, totals, bias_sums):
     r"""Log-losses of rows, and what the gradients of ``W`` and ``b`` are sums of.
 
     Parameters
@@ -63,7 +63,7 @@ def log_loss_residuals(z, labels, shares, bias, rates, runs, m, with_reference, 
         Whether there is one more class, the last, whose log-odds are 0.
     totals : array of 2 * runs, float64
         Sums of the losses, and of the slopes in the logit of the rate; added to.
-    of_bias : array of runs * m, float64
+    bias_sums : array of runs * m, float64
         Sums of the residuals; added to.
     """
     n, kind = labels.shape[0], z.dtype.type
@@ -94,19 +94,19 @@ def log_loss_residuals(z, labels, shares, bias, rates, runs, m, with_reference, 
                 exp_differences(zeros, 0, top, unused, 0, total, rows)
             for k in range(m):
                 exp_differences(turned, k * _ROWS, top, turned, k * _ROWS, total, rows)
-            of_rate = of_loss = 0.0
+            rate_sum = loss_sum = 0.0
             for j in range(rows):
                 share = at(shares, (first + j) * runs + r)
                 loss, factor = math.log(at(total, j)) - at(own, j), share
                 if rate > zero:
                     loss, kept, slope = observe(loss, rate, n_classes)
                     factor = kind(share * kept)
-                    of_rate += share * slope
-                of_loss += loss * share
+                    rate_sum += share * slope
+                loss_sum += loss * share
                 put(total, j, factor / at(total, j))
                 put(own, j, factor)
-            totals[r] += of_loss
-            totals[runs + r] += of_rate
+            totals[r] += loss_sum
+            totals[runs + r] += rate_sum
             for k in range(m):
                 for j in range(rows):
                     put(turned, k * _ROWS + j, at(turned, k * _ROWS + j) * at(total, j))
@@ -119,4 +119,4 @@ def log_loss_residuals(z, labels, shares, bias, rates, runs, m, with_reference, 
                 for j in range(rows):
                     residual += at(turned, k * _ROWS + j)
                     put(z, start + j * runs * m + k, at(turned, k * _ROWS + j))
-                of_bias[r * m + k] += residual
+                bias_sums[r * m + k] += residual

@@ -82,22 +82,22 @@ def nested_losses(like, n, first, last, n_nests, n_classes, out, x, labels, weig
     factor = kind(1.0 / total_weight) if how == 1 else kind(1)
     nests, keep, beta = _nest_numbers(numbers, p_link, n_nests, n_classes), numbers[0], numbers[p_link]
     width = _WIDTH if n_nests * n_classes <= _MOST_UNITS else _NARROW
-    of_rows, none = new_rows(n_nests, n_classes, width, x), np.empty(0, x.dtype)
+    state, none = new_rows(n_nests, n_classes, width, x), np.empty(0, x.dtype)
     logits, p = np.empty(n_classes * width, x.dtype), np.empty(n_classes * width, x.dtype)
     summed = 0.0
     for begin in range(first, last, width):
         rows = min(width, last - begin)
         load_rows(x, none, begin, rows, n_classes, logits, 0, width)
-        evaluate_nests(nests, n_nests, n_classes, logits, 0, width, -math.inf, of_rows, width)
+        evaluate_nests(nests, n_nests, n_classes, logits, 0, width, -math.inf, state, width)
         for j in range(rows):
             label = at(labels, begin + j)
             loss = zero
             if label != ignore:
-                loss = keep * (at(of_rows.most, j) + math.log(at(of_rows.total, j))) / beta
-                loss -= at(logits, label * width + j) - at(of_rows.top, j)
+                loss = keep * (at(state.most, j) + math.log(at(state.total, j))) / beta
+                loss -= at(logits, label * width + j) - at(state.top, j)
                 if keep != 1:
                     for k in range(n_classes):
-                        loss += numbers[p_fixed + k] * (at(logits, k * width + j) - at(of_rows.top, j))
+                        loss += numbers[p_fixed + k] * (at(logits, k * width + j) - at(state.top, j))
                     if not abs(loss) < math.inf:
                         return begin + j
                 loss -= numbers[p_least + label]
@@ -108,7 +108,7 @@ def nested_losses(like, n, first, last, n_nests, n_classes, out, x, labels, weig
             summed += loss
         if gradient.shape[0] == 0:
             continue
-        mix(of_rows, n_nests, n_classes, p, width)
+        mix(state, n_nests, n_classes, p, width)
         for j in range(rows):
             label, place = at(labels, begin + j), (begin + j) * n_classes
             if label == ignore:
@@ -126,7 +126,7 @@ def nested_losses(like, n, first, last, n_nests, n_classes, out, x, labels, weig
 
 @cached
 def table_losses(like, n, first, last, n_pieces, size, out, x, labels, weights, gradient, numbers, ignore, how):
-    """Of two-class links whose potential is a table of polynomials, see :class:`legendretron.links.potential_table`.
+    """Of two-class links by a table of polynomials, see :class:`legendretron.links.binary_potential.PotentialTable`.
 
     The numbers of the link are the constant above even odds, the edges of the pieces, and ``size`` numbers of each piece: its
     middle, one over half its width, whether it lies above even odds, and the coefficients.

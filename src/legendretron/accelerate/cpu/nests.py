@@ -275,26 +275,26 @@ def pull_back_nests(numbers, start, n_out, n_nests, y, begin, stride, grad, rows
     p_c = start + n_nests + 1
     p_bias = p_c + n_nests * n_classes
     fill(rows.total, 0, part, zero)
-    of_beta = zero
+    grad_beta = zero
     for m in range(n_nests):
         mu = numbers[m]
         ratio = kind(beta / mu)
-        of_mu = of_gate = of_log = zero
+        grad_mu = grad_gate = grad_log = zero
         for j in range(part):
             place = m * part + j
             q = at(rows.own, place) * at(rows.factors, j)
             gate = at(rows.kept, j) * at(rows.pi, place) - q
             r = (q + gate * ratio) * at(rows.inverse, place)
             put(rows.total, j, at(rows.total, j) + mu * q)
-            of_mu += r * at(rows.weighted, place) - q * at(rows.below, j)
-            of_gate += gate
-            of_log += gate * at(rows.log_sum, place)
+            grad_mu += r * at(rows.weighted, place) - q * at(rows.below, j)
+            grad_gate += gate
+            grad_log += gate * at(rows.log_sum, place)
             put(rows.own, place, r)
             put(rows.slope, place, mu * r)
-        of_beta += ratio * of_log
-        grad[start + m] += mu * of_mu - ratio * of_log
-        grad[p_bias + m] += of_gate
-    grad[start + n_nests] += of_beta
+        grad_beta += ratio * grad_log
+        grad[start + m] += mu * grad_mu - ratio * grad_log
+        grad[p_bias + m] += grad_gate
+    grad[start + n_nests] += grad_beta
     _mix_nests(rows.e, rows.share, rows.slope, n_nests, n_classes, y, begin, stride, rows.best, part)
     for m in range(n_nests):
         p_e = m * n_classes * part
@@ -313,7 +313,7 @@ def nested_loss(numbers, start, n_out, n_nests, y, rate, labels, weights, first,
     n_classes = n_out + 1
     p_c = start + n_nests + 1
     own, e = rows.own, rows.e
-    loss = hits = of_rate = 0.0
+    loss = hits = grad_rate = 0.0
     for begin in range(0, width, part):
         if begin >= n:
             for k in range(n_out):
@@ -344,7 +344,7 @@ def nested_loss(numbers, start, n_out, n_nests, y, rate, labels, weights, first,
             kept = 1.0
             if rate > 0.0:
                 nll, kept, slope = observe(nll, rate, n_classes)
-                of_rate += weight * slope
+                grad_rate += weight * slope
             loss += weight * nll
             put(rows.kept, j, kind(kept * weight))
             put(rows.factors, j, kind(kept * weight / p))
@@ -360,7 +360,7 @@ def nested_loss(numbers, start, n_out, n_nests, y, rate, labels, weights, first,
             put(y, place, at(y, place) - at(rows.total, j))
             if label == at(rows.best, j):
                 hits += at(weights, first + begin + j)
-    return loss, hits, of_rate
+    return loss, hits, grad_rate
 
 
 @compiled
@@ -438,7 +438,7 @@ def nests_backward(like, where, first, last, width, sizes, mask, x, log_p, g, dx
     fill(grad, 0, theta.shape[0], kind(0))
     rows, none = new_rows(n_nests, n_classes, width, like), np.empty(0, like.dtype)
     y, p = np.empty(n_classes * width, like.dtype), np.empty(n_classes * width, like.dtype)
-    ratio, of_y = np.empty(n_classes * width, like.dtype), np.empty(n_classes * width, like.dtype)
+    ratio, grad_y = np.empty(n_classes * width, like.dtype), np.empty(n_classes * width, like.dtype)
     weighted = np.empty(width, like.dtype)
     for begin in range(first, last, width):
         count = min(width, last - begin)
@@ -448,7 +448,7 @@ def nests_backward(like, where, first, last, width, sizes, mask, x, log_p, g, dx
         evaluate_nests(numbers, n_nests, n_classes, y, 0, width, mask, rows, width)
         mix(rows, n_nests, n_classes, p, width)
         load_rows(g, none, begin, count, n_classes, ratio, 0, width)
-        fill(of_y, 0, n_classes * width, kind(0))
+        fill(grad_y, 0, n_classes * width, kind(0))
         fill(rows.own, 0, n_nests * width, kind(0))
         for k in range(n_classes):
             for j in range(width):
@@ -456,28 +456,28 @@ def nests_backward(like, where, first, last, width, sizes, mask, x, log_p, g, dx
                 if not at(p, place) < least_p:
                     put(ratio, place, at(ratio, place) / at(p, place))
                     continue
-                of_row, under = at(ratio, place), at(y, place) - at(rows.top, j)
+                g_row, under = at(ratio, place), at(y, place) - at(rows.top, j)
                 put(ratio, place, kind(0))
                 if j >= count or under < 0.99 * mask:
                     continue
                 log_small = log_of_small(numbers, n_nests, n_classes, k, under, j, rows, width)
                 for m in range(n_nests):
-                    share = of_row * kind(math.exp(min(at(rows.slope, m * width + j) - log_small, 0.0)))
+                    share = g_row * kind(math.exp(min(at(rows.slope, m * width + j) - log_small, 0.0)))
                     put(rows.own, m * width + j, at(rows.own, m * width + j) + share)
                     grad[p_c + m * n_out + k if k < n_out else p_c + n_nests * n_out + m] += share
                     grad[m] += numbers[m] * share * under
-                    put(of_y, place, at(of_y, place) + numbers[m] * share)
+                    put(grad_y, place, at(grad_y, place) + numbers[m] * share)
         for m in range(n_nests):
             fill(weighted, 0, width, kind(0))
             p_e, p_sum = m * n_classes * width, m * width
             _share_cotangents(
-                rows.e, p_e, ratio, y, 0, rows.top, rows.share, p_sum, numbers[m], n_out, of_y, grad, p_c + m * n_out,
+                rows.e, p_e, ratio, y, 0, rows.top, rows.share, p_sum, numbers[m], n_out, grad_y, grad, p_c + m * n_out,
                 rows.own, p_sum, weighted, width,
             )  # fmt: skip
             last_class = n_out * width
             _share_cotangents(
                 rows.e, p_e + last_class, ratio[last_class:], y, last_class, rows.top, rows.share, p_sum, numbers[m], 1,
-                of_y[last_class:], grad, p_c + n_nests * n_out + m, rows.own, p_sum, weighted, width,
+                grad_y[last_class:], grad, p_c + n_nests * n_out + m, rows.own, p_sum, weighted, width,
             )  # fmt: skip
             for j in range(width):
                 grad[m] += numbers[m] * at(weighted, j)
@@ -490,5 +490,5 @@ def nests_backward(like, where, first, last, width, sizes, mask, x, log_p, g, dx
         pull_back_nests(numbers, 0, n_out, n_nests, y, 0, width, grad, rows, width)
         if dx.shape[0] > 0:
             for i in range(n_classes * width):
-                put(of_y, i, at(of_y, i) + at(y, i))
-            store_rows(of_y, 0, begin, count, given, False, dx, width)
+                put(grad_y, i, at(grad_y, i) + at(y, i))
+            store_rows(grad_y, 0, begin, count, given, False, dx, width)

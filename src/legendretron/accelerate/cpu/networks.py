@@ -100,7 +100,7 @@ def _train_networks(x, batches, parameters, totals, widths, matrix, pool, number
     rows, labels, weights, rates = batches
     flat, first, second, count = parameters
     beta1, beta2, eps, smoothing, dropout, decay = numbers
-    of_scale, of_bias, of_mix, stride = factors
+    scale_factor, bias_factor, mix_factor, stride = factors
     done, n_total = progress
     n_steps, n_runs, n_rows = rows.shape
     kind, n_layers, d, n_classes = flat.dtype.type, len(widths) - 1, widths[0], widths[-1]
@@ -131,7 +131,7 @@ def _train_networks(x, batches, parameters, totals, widths, matrix, pool, number
         np.zeros(widest * width, flat.dtype), np.zeros(widest * width, flat.dtype), np.zeros(widest * width, flat.dtype),
     )  # fmt: skip
     e, q = np.zeros(n_classes * width, flat.dtype), np.zeros(n_classes * width, flat.dtype)
-    of_rows, grad = np.zeros((3, width), flat.dtype), np.zeros(flat.shape[1], flat.dtype)
+    row_sums, grad = np.zeros((3, width), flat.dtype), np.zeros(flat.shape[1], flat.dtype)
     for k in range(n_layers):
         fill(h, p_input[k] + widths[k] * width, width, kind(1))
     root = 1.0 / math.sqrt(d)
@@ -146,11 +146,11 @@ def _train_networks(x, batches, parameters, totals, widths, matrix, pool, number
                 inputs, outputs = widths[k], widths[k + 1]
                 if k == 0:
                     for f in range(inputs):
-                        factor = kind((1.0 + of_scale * float(theta[n_weights + f])) * root)
+                        factor = kind((1.0 + scale_factor * float(theta[n_weights + f])) * root)
                         scale(theta, f * outputs, factor, layer, f * outputs, outputs)
                 else:
                     scale(theta, p, kind(1.0 / math.sqrt(inputs)), layer, p_layer[k], inputs * outputs)
-                scale(theta, p_bias[k], kind(of_bias), layer, p_layer[k] + inputs * outputs, outputs)
+                scale(theta, p_bias[k], kind(bias_factor), layer, p_layer[k] + inputs * outputs, outputs)
                 p += inputs * outputs
             loss = hits = 0.0
             for begin in range(0, n_rows, width):
@@ -171,12 +171,12 @@ def _train_networks(x, batches, parameters, totals, widths, matrix, pool, number
                     size = n_runs * outputs * n_rows
                     p_mask = ((done + s) * n_layers + k) * stride % (len(pool) - size) if dropout > 0.0 else 0
                     for u in range(outputs):
-                        to, share = p_next + u * width, kind(1.0 + of_mix * float(theta[p_mix[k] + u]))
+                        to, share = p_next + u * width, kind(1.0 + mix_factor * float(theta[p_mix[k] + u]))
                         bend(z, u * width, share, h, to, away, slope, to, width)
                         if dropout > 0.0:
                             drop(h, to, pool, p_mask + (r * outputs + u) * n_rows + begin, strength, n)
                 more = _loss(
-                    z, n_classes, labels, weights, place, n, smoothing, matrix, e, q, of_rows, dz, width
+                    z, n_classes, labels, weights, place, n, smoothing, matrix, e, q, row_sums, dz, width
                 )  # fmt: skip
                 loss += more[0]
                 hits += more[1]
@@ -210,13 +210,13 @@ def _train_networks(x, batches, parameters, totals, widths, matrix, pool, number
                         total = kind(0)
                         for u in range(outputs):
                             total += at(grad_layer, f * outputs + u) * at(theta, f * outputs + u)
-                        grad[n_weights + f] = kind(of_scale * root) * total
-                        factor = kind((1.0 + of_scale * float(theta[n_weights + f])) * root)
+                        grad[n_weights + f] = kind(scale_factor * root) * total
+                        factor = kind((1.0 + scale_factor * float(theta[n_weights + f])) * root)
                         scale(grad_layer, f * outputs, factor, grad, f * outputs, outputs)
                 else:
                     scale(grad_layer, p_layer[k], kind(1.0 / math.sqrt(inputs)), grad, p, inputs * outputs)
-                    scale(grad, p_mix[k - 1], kind(of_mix), grad, p_mix[k - 1], inputs)
-                scale(grad_layer, p_layer[k] + inputs * outputs, kind(of_bias), grad, p_bias[k], outputs)
+                    scale(grad, p_mix[k - 1], kind(mix_factor), grad, p_mix[k - 1], inputs)
+                scale(grad_layer, p_layer[k] + inputs * outputs, kind(bias_factor), grad, p_bias[k], outputs)
                 p += inputs * outputs
             fill(grad_layer, 0, len(grad_layer), kind(0))
             rate = float(rates[s, r])

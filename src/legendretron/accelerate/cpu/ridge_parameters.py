@@ -135,13 +135,13 @@ def pull_back(theta, start, sizes, ridges, grad):
                 u = _mixed_unit(row, sizes)
                 factor = unit_scale[pu + u]
                 # of the scale: by A, by the bias, which is scaled already, and by the mixing weights
-                of_scale = grad[p_bias + u] * bias[pu + u] / factor
+                grad_scale = grad[p_bias + u] * bias[pu + u] / factor
                 for k in range(n_out):
-                    of_scale += at(stack_grad, (pu + u) * stride + k) * at(theta, p_a + u * n_out + k)
+                    grad_scale += at(stack_grad, (pu + u) * stride + k) * at(theta, p_a + u * n_out + k)
                 for i in range(row * hidden, (row + 1) * hidden):
-                    of_scale += grad[p_raw + i] * raw[pr + i]
+                    grad_scale += grad[p_raw + i] * raw[pr + i]
                     put(grad, p_raw + i, at(grad, p_raw + i) * factor)
-                grad[p_log_scale + row] = of_scale * kind(math.exp(theta[p_log_scale + row]))
+                grad[p_log_scale + row] = grad_scale * kind(math.exp(theta[p_log_scale + row]))
                 grad[p_bias + u] *= factor
                 if row < n_mixing - 1:
                     grad[p_shift + row] = grad[p_bias + u]

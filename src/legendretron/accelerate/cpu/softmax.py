@@ -95,14 +95,14 @@ def log_loss(y, py, n_out, rate, labels, weights, first, n, top, total, best, ow
     for j in range(n):
         put(own, j, at(y, py + at(labels, first + j) * width + j))
     _exponentials(y, py, n_out + 1, top, best, y, py, width, total, width)
-    loss = hits = of_rate = 0.0
+    loss = hits = grad_rate = 0.0
     for j in range(n):
         label, weight = at(labels, first + j), at(weights, first + j)
         kept = weight
         nll = at(top, j) - at(own, j) + math.log(at(total, j))
         if rate > 0.0:
             nll, share, slope = observe(nll, rate, n_out + 1)
-            of_rate += weight * slope
+            grad_rate += weight * slope
             kept = y.dtype.type(weight * share)
         loss += weight * nll
         if label == at(best, j):
@@ -115,7 +115,7 @@ def log_loss(y, py, n_out, rate, labels, weights, first, n, top, total, best, ow
     for j in range(n):
         place = py + at(labels, first + j) * width + j
         put(y, place, at(y, place) - at(top, j))
-    return loss, hits, of_rate
+    return loss, hits, grad_rate
 
 
 @compiled

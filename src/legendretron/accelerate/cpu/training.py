@@ -136,7 +136,7 @@ def _train_steps(features, batches, parameters, totals, penalty, numbers, sizes,
     start = _link_start(flat, sizes, n_nests, learned_rate)
     n_features = start // n_out - 1
     n_weights = n_features * n_out
-    ridges, units, of_rows, points, batch, grad, e = memory
+    ridges, units, nest_rows, points, batch, grad, e = memory
     py, ones = n_blocks * n_out * width, np.ones(width, dtype)
     top, total, best, own = (
         np.empty(width, dtype),
@@ -144,15 +144,15 @@ def _train_steps(features, batches, parameters, totals, penalty, numbers, sizes,
         np.empty(width, dtype),
         np.empty(width, dtype),
     )
-    of_nests = np.empty(0, dtype)
+    nest_numbers = np.empty(0, dtype)
     for r in range(n_runs):
         theta = flat[r]
         for s in range(n_steps):
             if n_blocks:
                 fold(theta, start, sizes, ridges)
             if n_nests:
-                of_nests = prepare_nests(theta, start, n_out, n_nests, flat)
-            loss = hits = of_rate = 0.0
+                nest_numbers = prepare_nests(theta, start, n_out, n_nests, flat)
+            loss = hits = grad_rate = 0.0
             if learned_rate:
                 rate = 1.0 / (1.0 + math.exp(-theta[n_parameters - 1]))
             for begin in range(0, n_rows, width):
@@ -167,7 +167,8 @@ def _train_steps(features, batches, parameters, totals, penalty, numbers, sizes,
                     block_output(b, sizes, ridges, units, b, points, p_x, p_x + n_out * width, width)
                 if n_nests:
                     more = nested_loss(
-                        of_nests, start, n_out, n_nests, points, rate, labels, weights, place, n, of_rows, grad, width, part
+                        nest_numbers, start, n_out, n_nests, points, rate, labels, weights, place, n, nest_rows, grad, width,
+                        part,
                     )  # fmt: skip
                 elif has_matrix:
                     more = log_loss_with_matrix(
@@ -177,7 +178,7 @@ def _train_steps(features, batches, parameters, totals, penalty, numbers, sizes,
                     more = log_loss(points, py, n_out, rate, labels, weights, place, n, top, total, best, own, width)
                 loss += more[0]
                 hits += more[1]
-                of_rate += more[2]
+                grad_rate += more[2]
                 for b in range(n_blocks - 1, -1, -1):
                     block_backward(b, start, sizes, ridges, units, points, b * n_out * width, py, grad, True, width)
                 _add_linear_gradient(
@@ -187,7 +188,7 @@ def _train_steps(features, batches, parameters, totals, penalty, numbers, sizes,
                 pull_back(theta, start, sizes, ridges, grad)
             _add_penalty(theta, start, n_features, n_out, strengths[r, 2], shared[r], centre, grad)
             if learned_rate:
-                grad[n_parameters - 1] = kind(of_rate)
+                grad[n_parameters - 1] = kind(grad_rate)
             # p -= rate / (1 - b1^t) * m / (sqrt(v / (1 - b2^t)) + eps), with the corrections moved onto numbers
             t = count[0] + s + 1
             correction = math.sqrt(1.0 - beta2**t)

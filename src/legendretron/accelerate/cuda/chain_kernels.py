@@ -100,21 +100,21 @@ def tile_kernel(
     else:
         label = tl.load(labels + rows, real, 0)
         weight = tl.load(weights + rows, real, 0.0)
-        of_label = every[None, :] == label[:, None]
-        nll = top - tl.sum(tl.where(of_label & inside[None, :], x, 0.0), axis=1) + tl.log(total)
+        is_label = every[None, :] == label[:, None]
+        nll = top - tl.sum(tl.where(is_label & inside[None, :], x, 0.0), axis=1) + tl.log(total)
         # ties go to the first class, and to the last of two
         first = tl.min(tl.where(shown == highest[:, None], every[None, :], BLOCK_K), axis=1)
         best = tl.where((highest > 0.0) | ((highest == 0.0) & (K > 1)), first, K)
         rate = load_noise_rate(flat, run, P, known_rate, LEARNED, NOISY)
         believed = weight
-        of_rate = 0.0 * weight
+        grad_rate = 0.0 * weight
         sums = part + K + B * (R * K + SMALL)
         if rate is not None:
-            nll, of_rate, believed = observed_loss(nll, rate, weight, K + 1)
-        tl.store(sums, tl.sum(of_rate))
+            nll, grad_rate, believed = observed_loss(nll, rate, weight, K + 1)
+        tl.store(sums, tl.sum(grad_rate))
         tl.store(sums + 1, tl.sum(weight * nll))
         tl.store(sums + 2, tl.sum(tl.where(best == label, weight, 0.0)))
-        dy = believed[:, None] * (e / total[:, None] - tl.where(of_label & inside[None, :], 1.0, 0.0))
+        dy = believed[:, None] * (e / total[:, None] - tl.where(is_label & inside[None, :], 1.0, 0.0))
     for b in tl.static_range(B - 1, -1, -1):
         own = numbers + (run * B + b) * NUMBERS
         out = part + K + b * (R * K + SMALL)
@@ -130,9 +130,9 @@ def tile_kernel(
         cot = tl.load(state[:, None] + R + ranks[None, :], in_rank, 0.0)
         x = tl.load(points + (b * n_all + rows)[:, None] * K + every[None, :], here, 0.0)
         tl.store(out + R * K + 2 * R + MIXING, tl.sum(tl.sum(x * dy, axis=1)))  # of alpha
-        of_a = tl.dot(tl.trans(cot), x, input_precision="ieee", out_dtype=dtype)
-        of_a = tl.dot(tl.trans(d), dy, of_a, input_precision="ieee", out_dtype=dtype)
-        tl.store(out + lines, of_a, in_a)
+        grad_a = tl.dot(tl.trans(cot), x, input_precision="ieee", out_dtype=dtype)
+        grad_a = tl.dot(tl.trans(d), dy, grad_a, input_precision="ieee", out_dtype=dtype)
+        tl.store(out + lines, grad_a, in_a)
         dy = tl.dot(cot, a, tl.load(own + NUMBERS - 4) * dy, input_precision="ieee", out_dtype=dtype)
     tl.store(out_ptr + rows[:, None] * K + every[None, :], dy, here)
     tl.store(part + every, tl.sum(dy, axis=0), inside)
@@ -170,11 +170,11 @@ def add_tiles_kernel(
             small_sum += tl.load(parts + (run * tiles + tile) * length + before + small, small < SMALL, 0.0)
         if not WHOLE:
             some = tl.arange(0, BLOCK)
-            of_alpha = tl.zeros((BLOCK,), dtype)
+            grad_alpha = tl.zeros((BLOCK,), dtype)
             for first in range(0, n_dots, BLOCK):
                 where = (run * B + b) * n_dots + first + some
-                of_alpha += tl.load(dots + where, first + some < n_dots, 0.0)
-            small_sum = tl.where(small == 2 * R + ROWS * H, tl.sum(of_alpha), small_sum)
+                grad_alpha += tl.load(dots + where, first + some < n_dots, 0.0)
+            small_sum = tl.where(small == 2 * R + ROWS * H, tl.sum(grad_alpha), small_sum)
         sums = scratch + (run * B + b) * SMALL
         tl.store(sums + small, small_sum, small < SMALL)
         tl.debug_barrier()
@@ -195,9 +195,9 @@ def add_tiles_kernel(
         tl.store(gradient + run * P + START + entries, total, entries < K)
         inner = entries - K
         in_block = inner % (R * K + SMALL)
-        of_weights = (entries >= K) & (entries < length - 3) & (in_block < R * K)
+        is_weight = (entries >= K) & (entries < length - 3) & (in_block < R * K)
         place = START + K + inner // (R * K + SMALL) * (R * K + RAW) + in_block
-        tl.store(gradient + run * P + place, total, of_weights)
+        tl.store(gradient + run * P + place, total, is_weight)
         if LEARNED:
             tl.store(gradient + run * P + P - 1 + 0 * entries, total, entries == length - 3)
         if LABELLED:
@@ -336,10 +336,10 @@ def loss_kernel(
     best = tl.where((highest > 0.0) | ((highest == 0.0) & (K > 1)), first, K)
     rate = load_noise_rate(flat, row // n, P, known_rate, LEARNED, NOISY)
     believed = weight
-    of_rate = zero
+    grad_rate = zero
     if rate is not None:
-        nll, of_rate, believed = observed_loss(nll, rate, weight, K + 1)
-    tl.store(sums + row * 3, of_rate)
+        nll, grad_rate, believed = observed_loss(nll, rate, weight, K + 1)
+    tl.store(sums + row * 3, grad_rate)
     tl.store(sums + row * 3 + 1, weight * nll)
     tl.store(sums + row * 3 + 2, tl.where(best == label, weight, 0.0))
     if ONE:
@@ -362,7 +362,7 @@ def add_rows_kernel(
     cols = tl.program_id(1) * BLOCK_K + tl.arange(0, BLOCK_K)
     total = tl.zeros((BLOCK_K,), dtype=gradient.dtype.element_ty)
     zero = tl.sum(total)
-    of_rate = zero
+    grad_rate = zero
     loss = zero
     hits = zero
     for start in range(0, n, BLOCK_N):
@@ -371,7 +371,7 @@ def add_rows_kernel(
         real = local < n
         in_tile = real[:, None] & (cols < K)[None, :]
         total += tl.sum(tl.load(dz_ptr + rows[:, None] * K + cols[None, :], in_tile, 0.0), 0)
-        of_rate += tl.sum(tl.load(sums + rows * 3, real, 0.0))
+        grad_rate += tl.sum(tl.load(sums + rows * 3, real, 0.0))
         loss += tl.sum(tl.load(sums + rows * 3 + 1, real, 0.0))
         hits += tl.sum(tl.load(sums + rows * 3 + 2, real, 0.0))
     tl.store(gradient + run * P + START + cols, total, cols < K)
@@ -379,4 +379,4 @@ def add_rows_kernel(
         tl.store(totals + run, tl.load(totals + run) + n * loss)
         tl.store(totals + n_runs + run, tl.load(totals + n_runs + run) + n * hits)
         if LEARNED:
-            tl.store(gradient + run * P + P - 1, of_rate)
+            tl.store(gradient + run * P + P - 1, grad_rate)

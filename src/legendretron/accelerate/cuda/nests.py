@@ -122,14 +122,14 @@ def _backward_kernel(
     given = n_classes
     if not ALL:
         given = n_classes - 1
-    of_c = tl.zeros_like(c)
-    of_mu = tl.zeros_like(mu)
-    of_gates = tl.zeros_like(mu)
-    of_slopes = tl.zeros_like(mu)
-    of_bias = tl.sum(of_c, 0)
-    of_rate = tl.sum(of_mu, 0)
-    loss = of_rate
-    hits = of_rate
+    grad_c = tl.zeros_like(c)
+    grad_mu = tl.zeros_like(mu)
+    grad_gates = tl.zeros_like(mu)
+    grad_slopes = tl.zeros_like(mu)
+    grad_bias = tl.sum(grad_c, 0)
+    grad_rate = tl.sum(grad_mu, 0)
+    loss = grad_rate
+    hits = grad_rate
     rate = load_noise_rate(flat, run, P, known_rate, LEARNED, NOISY)
     first = tl.program_id(0)
     for i in range(first, n, tl.num_programs(0)):
@@ -140,15 +140,15 @@ def _backward_kernel(
         if LABELS:
             label = tl.load(labels + row)
             weight = tl.load(given_ptr + row)
-            of_label = cols == label
-            log_share = log_pi - lse + tl.sum(tl.where(of_label[None, :], a, 0.0), 1)
+            is_label = cols == label
+            log_share = log_pi - lse + tl.sum(tl.where(is_label[None, :], a, 0.0), 1)
             most = tl.max(log_share, 0)
             nll = -(most + tl.log(tl.sum(tl.exp(log_share - most), 0)))
-            of_nest = tl.exp(log_share + nll)
+            nest_share = tl.exp(log_share + nll)
             believed = weight
             if rate is not None:
-                nll, of_rate_here, believed = observed_loss(nll, rate, weight, n_classes)
-                of_rate += of_rate_here
+                nll, row_grad_rate, believed = observed_loss(nll, rate, weight, n_classes)
+                grad_rate += row_grad_rate
             p = tl.where(inside, tl.sum(tl.exp(log_pi)[:, None] * softmax, 0), -1.0)
             highest = tl.max(p, 0)
             best = tl.min(tl.where(p == highest, cols, BLOCK_C), 0)  # among equals the first, and the last of two
@@ -156,24 +156,24 @@ def _backward_kernel(
                 best = tl.max(tl.where(p == highest, cols, 0), 0)
             loss += weight * nll
             hits += tl.where(best == label, weight, 0.0)
-            of_nest = -believed * of_nest
-            share = tl.where(of_label[None, :], of_nest[:, None], 0.0)
+            nest_share = -believed * nest_share
+            share = tl.where(is_label[None, :], nest_share[:, None], 0.0)
         else:
             joint = (log_pi - lse)[:, None] + a
             log_p = _log_proba(masked, joint)
             g = tl.load(given_ptr + row * n_classes + cols, inside & ~masked, 0.0)
             share = tl.exp(joint - tl.where(masked, 0.0, log_p)[None, :]) * g[None, :]
-            of_nest = tl.sum(share, 1)
-        of_gate = of_nest - tl.exp(log_pi) * tl.sum(of_nest, 0)
-        through = of_gate * (beta / mu)
-        cot = share + softmax * (through - of_nest)[:, None]
+            nest_share = tl.sum(share, 1)
+        grad_gate = nest_share - tl.exp(log_pi) * tl.sum(nest_share, 0)
+        through = grad_gate * (beta / mu)
+        cot = share + softmax * (through - nest_share)[:, None]
         dx = tl.sum(mu[:, None] * cot, 0)
         tl.store(dx_ptr + row * given + cols, dx, cols < given)
-        of_bias += dx
-        of_c += cot
-        of_mu += mu * tl.sum(cot * d[None, :], 1) - through * lse
-        of_gates += of_gate
-        of_slopes += through * lse
+        grad_bias += dx
+        grad_c += cot
+        grad_mu += mu * tl.sum(cot * d[None, :], 1) - through * lse
+        grad_gates += grad_gate
+        grad_slopes += through * lse
     real = nests < M
     k = n_classes - 1
     size = M * (n_classes + 2) + 1
@@ -181,18 +181,18 @@ def _backward_kernel(
         size += k + 3
     out = sums + (run * tl.num_programs(0) + first) * size
     if LABELS:
-        tl.store(out + cols, of_bias, cols < k)
-        tl.store(out + size - 3, of_rate)
+        tl.store(out + cols, grad_bias, cols < k)
+        tl.store(out + size - 3, grad_rate)
         tl.store(out + size - 2, loss)
         tl.store(out + size - 1, hits)
         out += k
-    tl.store(out + nests, of_mu, real)
-    tl.store(out + M, tl.sum(of_slopes, 0))
+    tl.store(out + nests, grad_mu, real)
+    tl.store(out + M, tl.sum(grad_slopes, 0))
     own = out + M + 1
-    tl.store(own + nests[:, None] * k + cols[None, :], of_c, real[:, None] & (cols < k)[None, :])
-    last = tl.sum(tl.where((cols == k)[None, :], of_c, 0.0), 1)
+    tl.store(own + nests[:, None] * k + cols[None, :], grad_c, real[:, None] & (cols < k)[None, :])
+    last = tl.sum(tl.where((cols == k)[None, :], grad_c, 0.0), 1)
     tl.store(own + M * k + nests, last, real)
-    tl.store(own + M * k + M + nests, of_gates, real)
+    tl.store(own + M * k + M + nests, grad_gates, real)
 
 
 class NestsOnCUDA:
@@ -216,8 +216,8 @@ class NestsOnCUDA:
             dtype: Launcher(_forward_kernel, {**self._meta, "LOWEST": lowest}) for dtype, lowest in _LOWEST.items()
         }
 
-    def kept_size(self, n: int) -> int:
-        """Nothing is kept beside rows and log-probabilities."""
+    def saved_size(self, n: int) -> int:
+        """Nothing is saved beside rows and log-probabilities."""
         return 0
 
     def forward(self, z: Tensor, tensors: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
@@ -257,7 +257,7 @@ class NestsOnCUDA:
         return dz, sums
 
     def backward(
-        self, g: Tensor, z: Tensor, log_p: Tensor, kept: Tensor, tensors: Sequence[Tensor], wanted: tuple[bool, bool]
+        self, g: Tensor, z: Tensor, log_p: Tensor, saved: Tensor, tensors: Sequence[Tensor], wanted: tuple[bool, bool]
     ) -> tuple[Tensor, Tensor]:
         """Gradients of rows, and of all parameters one after the other."""
         dz, sums = self._backward(z, tensors, z, g, z, None)

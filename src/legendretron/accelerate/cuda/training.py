@@ -87,10 +87,10 @@ def _adam_kernel(
     if CLEAR:  # a sparse gradient is zero nearly everywhere, and there nothing needs to be written
         tl.store(gradient + at, tl.zeros_like(g), inside & (g != 0.0))
     if PENALTY:
-        of_weights = tl.load(strengths + run * 3)
-        of_bias = tl.load(strengths + run * 3 + 1)
-        of_link = tl.load(strengths + run * 3 + 2)
-        g += tl.where(cols < n_weights, of_weights, tl.where(cols < n_linear, of_bias, of_link)) * p
+        weight_strength = tl.load(strengths + run * 3)
+        bias_strength = tl.load(strengths + run * 3 + 1)
+        link_strength = tl.load(strengths + run * 3 + 2)
+        g += tl.where(cols < n_weights, weight_strength, tl.where(cols < n_linear, bias_strength, link_strength)) * p
     if SHARED:
         # the feature of each column; only the first of them needs a division of 64 bits
         feature = start // K + ((start % K).to(tl.int32) + entries) // K

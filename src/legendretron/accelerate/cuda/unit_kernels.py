@@ -217,9 +217,9 @@ def units_backward(
     tl.store(out + R - 1, tl.sum(cot_zeta * before + gamma * e * v))
     tl.store(out + 2 * R - 1, tl.sum(cot_zeta))
     units = tl.arange(0, UNITS)
-    of_p = tl.sum(e[:, None] * cot_ws[M - 1] + cot_zeta[:, None] * positives[M - 1], 0)
-    tl.store(out + 2 * R + (M - 1) * MIXED * H + units, of_p, units < H)
-    of_gamma = e * scale * v
+    grad_p = tl.sum(e[:, None] * cot_ws[M - 1] + cot_zeta[:, None] * positives[M - 1], 0)
+    tl.store(out + 2 * R + (M - 1) * MIXED * H + units, grad_p, units < H)
+    grad_gamma = e * scale * v
     tl.store(state + 2 * R - 1, scale * cot_zeta, real)
     # downwards: cotangents of zeta, by zeta = t + P softplus(zeta) of the layer below
     w = p[None, :] * e[:, None]
@@ -235,7 +235,7 @@ def units_backward(
         before_here += tl.load(own + R + units, there, 0.0)[None, :]
         tl.store(out + units, tl.sum(cot * before_here + gamma * d * seen_here, 0), there)
         tl.store(out + R + units, tl.sum(cot, 0), there)
-        of_gamma += tl.sum(d * scales[None, :] * seen_here, 1)
+        grad_gamma += tl.sum(d * scales[None, :] * seen_here, 1)
         tl.store(state[:, None] + R + units[None, :], scales[None, :] * cot, here)
         if k > 0:
             pairs = d[:, :, None] * cot_ws[k - 1][:, None, :] + cot[:, :, None] * positives[k - 1][:, None, :]
@@ -245,4 +245,4 @@ def units_backward(
             weights = _mixing(mixing, k - 1, H, MIXED, UNITS)
             w = _pull_back(weights, d)
             passed = _pull_back(weights, cot)
-    tl.store(out + 2 * R + ROWS * H + 1, tl.sum(tl.where(real, of_gamma, 0.0)))
+    tl.store(out + 2 * R + ROWS * H + 1, tl.sum(tl.where(real, grad_gamma, 0.0)))
