@@ -33,20 +33,9 @@ _Plain = Callable[[Tensor, Sequence[Tensor]], Tensor]
 
 
 def log_proba(link: Link, rows: Tensor, all_classes: bool = False) -> Tensor:
-    """Log-probabilities of rows, by compiled functions if there are some, else by the link's own maps.
+    """Log-probabilities ``(n, C)`` of rows, by compiled functions if there are some, else by the link's own maps.
 
-    Parameters
-    ----------
-    link : Link
-        Any link.
-    rows : Tensor of shape (n, C - 1) or (n, C)
-        Predictors, or logits.
-    all_classes : bool
-        Whether rows are logits, with an entry for each class.
-
-    Returns
-    -------
-    Tensor of shape (n, C)
+    Rows are predictors ``(n, C - 1)``, or, with ``all_classes``, logits ``(n, C)``.
 
     Examples
     --------

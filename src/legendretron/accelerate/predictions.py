@@ -18,15 +18,7 @@ __all__ = ["RowProbabilities", "row_probabilities"]
 
 
 class RowProbabilities:
-    """A link with the parameters that it has now, for arrays: the forward pass of heads.
-
-    Parameters
-    ----------
-    form : LinkForm
-        Form of the link.
-    tensors : list of Tensor
-        Its parameters.
-    """
+    """A link with the parameters that it has now, for arrays: the forward pass of heads."""
 
     def __init__(self, form: LinkForm, tensors: list[Tensor]) -> None:
         self._link = NestsOnCPU(form, all_classes=False) if form.n_nests else ChainOnCPU(form)
@@ -37,18 +29,8 @@ class RowProbabilities:
     def __call__(self, z: np.ndarray, intercept: np.ndarray, *, log: bool, swap: bool, out: np.ndarray) -> bool:
         """Write probabilities, or their logarithms; whether all logarithms are finite. If not, ``out`` is of no use.
 
-        Parameters
-        ----------
-        z : ndarray of shape (n, C - 1)
-            Predictors without their intercepts, contiguous, in the precision of the link.
-        intercept : ndarray of shape (C - 1,)
-            Intercepts.
-        log : bool
-            Whether logarithms are wanted.
-        swap : bool
-            Whether to write the classes in the reverse order.
-        out : ndarray of shape (n, C)
-            Contiguous.
+        Predictors ``z`` (n, C - 1) are without their intercepts, contiguous and in the precision of the link, as ``out``
+        (n, C) is; ``swap`` reverses the order of the classes.
         """
         rows, added, written = (torch.from_numpy(array) for array in (z, intercept, out))
         return self._link.write_proba(rows, self._tensors, added, written, log, swap)

@@ -34,15 +34,10 @@ __all__ = ["Link", "LogProba", "NotCanonicalError"]
 
 #: From a link, rows, and whether they are logits of all classes, to log-probabilities.
 LogProba = Callable[["Link", Tensor, bool], Tensor]
-
-
 #: Arguments of a constructor that are not settings: what a link can represent does not depend on them.
 _NO_SETTINGS = ("self", "n_classes", "init", "run_shape", "generator", "device", "dtype")
-
-
 #: How far below the largest a logit must be to count as masked; masks are commonly -1e9.
 _LOWEST_MASK = 5e8
-
 #: Distance of the largest logit from the last, and size of a predictor, beyond which float32 is computed in float64.
 _FAR = 128.0
 
@@ -223,9 +218,7 @@ class Link(nn.Module, ABC):
     def _predictors_of_logits(self, logits: Tensor) -> Tensor:
         """Differences to the last logit, on which the link is initialised if it has to be."""
         z = _from_logits(logits)
-        if (
-            self.n_classes == 2
-        ):  # one class may be impossible: a large number stands in for infinity, since inf * 0 is NaN
+        if self.n_classes == 2:  # a class may be impossible: a large number replaces infinity, since inf * 0 is NaN
             large = torch.finfo(z.dtype).max ** 0.5
             z = torch.nan_to_num(z, nan=torch.nan, posinf=large, neginf=-large)
         self._initialize_once(z)

@@ -130,13 +130,7 @@ class _OnCPU(ABC):
 
 
 class ChainOnCPU(_OnCPU):
-    """Composite links, see :mod:`legendretron.accelerate.cpu.chain`; with no blocks it is softmax+.
-
-    Parameters
-    ----------
-    form : LinkForm
-        Form of the link.
-    """
+    """Composite links, see :mod:`legendretron.accelerate.cpu.chain`; with no blocks it is softmax+."""
 
     def __init__(self, form: LinkForm) -> None:
         from legendretron.accelerate.cpu.chain import chain_backward, chain_probabilities
@@ -153,12 +147,7 @@ class ChainOnCPU(_OnCPU):
 class NestsOnCPU(_OnCPU):
     """Canonical links, see :mod:`legendretron.accelerate.cpu.nests`.
 
-    Parameters
-    ----------
-    form : LinkForm
-        Form of the link.
-    all_classes : bool
-        Whether rows have an entry for each class, of which very low ones count as masked.
+    With ``all_classes``, rows have an entry for each class, of which very low ones count as masked.
     """
 
     def __init__(self, form: LinkForm, all_classes: bool) -> None:

@@ -5,14 +5,12 @@ Matrices are contiguous, by rows, and passed as arrays of one dimension; indices
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from legendretron.accelerate.cpu.compiling import at, cached, put
-from legendretron.accelerate.cpu.softmax import observe
+from legendretron.accelerate.cpu.softmax import log_loss
 from legendretron.accelerate.cpu.vector_code import vector_function
-from legendretron.accelerate.cpu.vectors import exp_differences, fill
+from legendretron.accelerate.cpu.vectors import fill
 
 __all__ = ["log_loss_residuals", "sparse_product"]
 
@@ -44,76 +42,36 @@ def sparse_product(starts, columns, values, weight, out, first, last, m):
 
 @cached
 def log_loss_residuals(z, labels, shares, bias, rates, runs, m, with_reference, totals, bias_sums):
-    r"""Log-losses of rows, and what the gradients of ``W`` and ``b`` are sums of.
+    """Log-losses of rows, and what the gradients of ``W`` and ``b`` are sums of.
 
-    Parameters
-    ----------
-    z : array of n * runs * m
-        Log-odds without the bias; becomes the shares times the residuals :math:`p - e_y`.
-    labels : array of n, int64
-        Classes.
-    shares : array of n * runs
-        Weights of the rows.
-    bias : array of runs * m
-        Added to the log-odds.
-    rates : array of runs
-        Of symmetric noise: with :math:`q = (1 - \epsilon) p + \epsilon / C`, residuals are times
-        :math:`(1 - \epsilon) p_y / q_y`.
-    with_reference : bool
-        Whether there is one more class, the last, whose log-odds are 0.
-    totals : array of 2 * runs, float64
-        Sums of the losses, and of the slopes in the logit of the rate; added to.
-    bias_sums : array of runs * m, float64
-        Sums of the residuals; added to.
+    ``z`` (n, runs, m) holds log-odds without ``bias`` (runs, m), and becomes ``shares`` (n, runs) times the residuals of
+    :func:`log_loss`. ``with_reference`` is for one more class, the last, whose log-odds are 0. Added to are ``totals``
+    (2, runs), sums of the losses and of the slopes in the logit of the rate of noise, and ``bias_sums`` (runs, m), those of
+    the residuals; both in float64.
     """
     n, kind = labels.shape[0], z.dtype.type
-    zero, n_classes = kind(0), kind(m + 1 if with_reference else m)
+    n_classes = m + 1 if with_reference else m
     # some rows at once, turned so that those of a class are next to each other
-    turned, zeros = np.empty(m * _ROWS, z.dtype), np.zeros(_ROWS, z.dtype)
-    top, total, own, unused = (
-        np.empty(_ROWS, z.dtype),
-        np.empty(_ROWS, z.dtype),
-        np.empty(_ROWS, z.dtype),
-        zeros.copy(),
-    )
+    turned, weights = np.zeros(n_classes * _ROWS, z.dtype), np.empty(_ROWS, z.dtype)
+    top, total, best, own = (
+        np.empty(_ROWS, z.dtype), np.empty(_ROWS, z.dtype), np.empty(_ROWS, z.dtype), np.empty(_ROWS, z.dtype),
+    )  # fmt: skip
     for first in range(0, n, _ROWS):
         rows = min(_ROWS, n - first)
         for r in range(runs):
-            start, rate = (first * runs + r) * m, at(rates, r)
-            fill(top, 0, rows, zero if with_reference else -kind(np.inf))
-            fill(total, 0, rows, zero)
+            start = (first * runs + r) * m
             for k in range(m):
                 for j in range(rows):
-                    value = at(z, start + j * runs * m + k) + at(bias, r * m + k)
-                    put(turned, k * _ROWS + j, value)
-                    put(top, j, max(at(top, j), value))
-            for j in range(rows):
-                label = at(labels, first + j)
-                put(own, j, (at(turned, label * _ROWS + j) if label < m else zero) - at(top, j))
+                    put(turned, k * _ROWS + j, at(z, start + j * runs * m + k) + at(bias, r * m + k))
             if with_reference:
-                exp_differences(zeros, 0, top, unused, 0, total, rows)
-            for k in range(m):
-                exp_differences(turned, k * _ROWS, top, turned, k * _ROWS, total, rows)
-            rate_sum = loss_sum = 0.0
+                fill(turned, m * _ROWS, _ROWS, kind(0))
             for j in range(rows):
-                share = at(shares, (first + j) * runs + r)
-                loss, factor = math.log(at(total, j)) - at(own, j), share
-                if rate > zero:
-                    loss, kept, slope = observe(loss, rate, n_classes)
-                    factor = kind(share * kept)
-                    rate_sum += share * slope
-                loss_sum += loss * share
-                put(total, j, factor / at(total, j))
-                put(own, j, factor)
-            totals[r] += loss_sum
-            totals[runs + r] += rate_sum
-            for k in range(m):
-                for j in range(rows):
-                    put(turned, k * _ROWS + j, at(turned, k * _ROWS + j) * at(total, j))
-            for j in range(rows):
-                label = at(labels, first + j)
-                if label < m:
-                    put(turned, label * _ROWS + j, at(turned, label * _ROWS + j) - at(own, j))
+                put(weights, j, at(shares, (first + j) * runs + r))
+            loss, _, grad_rate = log_loss(
+                turned, 0, n_classes, at(rates, r), labels, first, weights, 0, rows, top, total, best, own, _ROWS
+            )
+            totals[r] += loss
+            totals[runs + r] += grad_rate
             for k in range(m):
                 residual = 0.0
                 for j in range(rows):

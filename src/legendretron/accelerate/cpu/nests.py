@@ -319,7 +319,6 @@ def nested_loss(numbers, start, n_out, n_nests, y, rate, labels, weights, first,
             for k in range(n_out):
                 fill(y, k * width + begin, width - begin, zero)
             break
-        fill(y, n_out * width + begin, part, zero)  # of the reference class
         evaluate_nests(numbers, n_nests, n_classes, y, begin, width, -math.inf, rows, part)
         fill(rows.kept, n - begin, part - min(part, n - begin), zero)  # padding does not count
         fill(rows.factors, 0, part, zero)

@@ -165,6 +165,7 @@ def _train_steps(features, batches, parameters, totals, penalty, numbers, sizes,
                     p_x = b * n_out * width
                     block_units(b, sizes, ridges, units, b, points, p_x, width)
                     block_output(b, sizes, ridges, units, b, points, p_x, p_x + n_out * width, width)
+                fill(points, py + n_out * width, width, kind(0))  # of the reference class
                 if n_nests:
                     more = nested_loss(
                         nest_numbers, start, n_out, n_nests, points, rate, labels, weights, place, n, nest_rows, grad, width,
@@ -175,7 +176,9 @@ def _train_steps(features, batches, parameters, totals, penalty, numbers, sizes,
                         points, py, n_out, matrix, labels, weights, place, n, e, top, total, best, width
                     )
                 else:
-                    more = log_loss(points, py, n_out, rate, labels, weights, place, n, top, total, best, own, width)
+                    more = log_loss(
+                        points, py, n_out + 1, rate, labels, place, weights, place, n, top, total, best, own, width
+                    )
                 loss += more[0]
                 hits += more[1]
                 grad_rate += more[2]

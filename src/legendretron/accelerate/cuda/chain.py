@@ -55,13 +55,7 @@ class _Batch(NamedTuple):
 
 
 class ChainOnCUDA:
-    """Softmax+ after a chain of ridge blocks; without blocks it is softmax+ itself.
-
-    Parameters
-    ----------
-    form : LinkForm
-        Sizes of the chain; noise does not matter.
-    """
+    """Softmax+ after a chain of ridge blocks, without noise; without blocks it is softmax+ itself."""
 
     def __init__(self, form: LinkForm) -> None:
         n_blocks, n_out, hidden, depth, mixed = (

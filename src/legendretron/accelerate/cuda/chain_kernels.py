@@ -13,8 +13,13 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from legendretron.accelerate.cuda.row_kernels import load_noise_rate, observed_loss
-from legendretron.accelerate.cuda.unit_kernels import store_folded_gradients, units_backward, units_forward
+from legendretron.accelerate.cuda.unit_kernels import (
+    load_noise_rate,
+    observed_loss,
+    store_folded_gradients,
+    units_backward,
+    units_forward,
+)
 
 __all__ = [
     "COTANGENT",

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from legendretron.accelerate.cuda.chain import StepNoise
 from legendretron.accelerate.cuda.launching import Launcher, on_device_of
-from legendretron.accelerate.cuda.row_kernels import load_noise_rate, observed_loss
+from legendretron.accelerate.cuda.unit_kernels import load_noise_rate, observed_loss
 from legendretron.accelerate.forms import LinkForm
 
 __all__ = ["NestsOnCUDA"]
@@ -196,14 +196,9 @@ def _backward_kernel(
 
 
 class NestsOnCUDA:
-    """The canonical link.
+    """The canonical link, without noise.
 
-    Parameters
-    ----------
-    form : LinkForm
-        Sizes of the nests; noise does not matter.
-    all_classes : bool
-        Whether rows have an entry for each class, of which very low ones count as masked.
+    With ``all_classes``, rows have an entry for each class, of which very low ones count as masked.
     """
 
     def __init__(self, form: LinkForm, all_classes: bool) -> None:

@@ -1,10 +1,11 @@
-r"""The units of ridge blocks, as parts of Triton kernels: tiles of some rows by the units of a layer.
+r"""The units of ridge blocks, and the log-loss with symmetric noise, as parts of Triton kernels.
 
-The formulas are those of :mod:`legendretron.potentials.ficnn`. Units have scales and shifts, :math:`t = s \odot (A x + m)`,
-which are 1 and the bias in a plain network; CP-Flow's normalisation is folded into them and into the mixing weights. The
-numbers of a block, which :func:`fold_kernel` writes, are in this order, with :math:`r = M H + 1` units and mixing weights of
-shape ``(ROWS, H)``: scales :math:`s`, shifts :math:`m`, mixing weights times the scale of the unit that they feed,
-the same without it, their derivatives in the raw ones, :math:`\alpha`, :math:`\gamma`, and their derivatives.
+Units are tiles of some rows by the units of a layer. The formulas are those of :mod:`legendretron.potentials.ficnn`. Units
+have scales and shifts, :math:`t = s \odot (A x + m)`, which are 1 and the bias in a plain network; CP-Flow's normalisation is
+folded into them and into the mixing weights. The numbers of a block, which :func:`fold_kernel` writes, are in this order,
+with :math:`r = M H + 1` units and mixing weights of shape ``(ROWS, H)``: scales :math:`s`, shifts :math:`m`, mixing weights
+times the scale of the unit that they feed, the same without it, their derivatives in the raw ones, :math:`\alpha`,
+:math:`\gamma`, and their derivatives.
 """
 
 from __future__ import annotations
@@ -12,9 +13,56 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from legendretron.accelerate.cuda.row_kernels import activate
+__all__ = [
+    "fold_kernel",
+    "load_noise_rate",
+    "observed_loss",
+    "store_folded_gradients",
+    "units_backward",
+    "units_forward",
+]
 
-__all__ = ["fold_kernel", "store_folded_gradients", "units_backward", "units_forward"]
+
+@triton.jit
+def activate(x):
+    """The softplus ``log(1 + exp(x))``, its derivative ``s(x)``, and ``s(-x) = 1 - s(x)``, with one exponential."""
+    e = tl.exp(-tl.abs(x))
+    u = 1.0 + e
+    high = 1.0 / u
+    low = e * high
+    # log(1 + e) to full relative accuracy, also where 1 + e has rounded
+    log1p = tl.where(u == 1.0, e, tl.log(u) * (e / tl.where(u == 1.0, 1.0, u - 1.0)))
+    positive = tl.where(x > 0.0, x, 0.0) + log1p
+    return positive, tl.where(x >= 0.0, high, low), tl.where(x >= 0.0, low, high)
+
+
+@triton.jit
+def sigmoid(x):
+    """``1 / (1 + exp(-x))``."""
+    return activate(x)[1]
+
+
+@triton.jit
+def load_noise_rate(flat, run, P, known, LEARNED: tl.constexpr, NOISY: tl.constexpr):
+    """The noise rate, whose logit is the last parameter if it is learned; None without noise."""
+    rate = None
+    if LEARNED:
+        rate = sigmoid(tl.load(flat + run * P + P - 1))
+    elif NOISY:
+        rate = tl.load(known)
+    return rate
+
+
+@triton.jit
+def observed_loss(nll, rate, weight, n_classes):
+    """Log-loss of an observed label, its gradient in the rate's logit, and the weight of the gradient in the log-odds.
+
+    With symmetric noise ``q = (1 - rate) p + rate / C``.
+    """
+    p = tl.exp(-nll)
+    uniform = (1.0 + 0.0 * weight) / n_classes  # in the precision of the weight
+    q = (1.0 - rate) * p + rate * uniform
+    return -tl.log(q), weight * rate * (1.0 - rate) * (p - uniform) / q, weight * (1.0 - rate) * p / q
 
 
 @triton.jit
