@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from importlib import import_module
 
 import torch
 from torch import Tensor
@@ -13,23 +14,22 @@ _PRECISIONS = (torch.float32, torch.float64)
 
 
 @cache
+def _can_import(name: str) -> bool:
+    try:
+        import_module(name)
+    except ImportError:
+        return False
+    return True
+
+
 def has_numba() -> bool:
     """Whether Numba can be imported; there may be none yet for a new version of Python or numpy."""
-    try:
-        import numba  # noqa: F401
-    except ImportError:
-        return False
-    return True
+    return _can_import("numba")
 
 
-@cache
 def has_triton() -> bool:
     """Whether Triton can be imported; it comes with torch for CUDA on Linux."""
-    try:
-        import triton  # noqa: F401
-    except ImportError:
-        return False
-    return True
+    return _can_import("triton")
 
 
 def compiled_applies(tensor: Tensor) -> bool:
