@@ -33,7 +33,7 @@ _Plain = Callable[[Tensor, Sequence[Tensor]], Tensor]
 
 
 def log_proba(link: Link, rows: Tensor, all_classes: bool = False) -> Tensor:
-    """Log-probabilities ``(n, C)`` of rows, by compiled functions if there are some, else by the link's own maps.
+    """Log-probabilities ``(n, C)`` of rows, by compiled functions where they exist, else by the link's own maps.
 
     Rows are predictors ``(n, C - 1)``, or, with ``all_classes``, logits ``(n, C)``.
 
@@ -182,7 +182,7 @@ def _is_batch(g: Tensor) -> bool:
 
 
 def is_watched() -> bool:
-    """Whether something wants to see each operation: a compiler, a transform, forward-mode differentiation, a recorder."""
+    """Whether something must see each operation: a compiler, a transform, forward-mode differentiation, a recorder."""
     # private, but there is no public way to ask
     return (
         torch.compiler.is_compiling()

@@ -41,7 +41,7 @@ _caches: WeakKeyDictionary[Link, TensorCache[RowProbabilities]] = WeakKeyDiction
 
 
 def row_probabilities(link: Link, dtype: torch.dtype) -> RowProbabilities | None:
-    """A compiled function for the link's probabilities, or None if there is none for it.
+    """A compiled function for the probabilities of a link; None for links without one.
 
     It is made once, and again when a parameter has changed.
 

@@ -7,9 +7,9 @@ Block ``b`` maps ``x`` to ``y = alpha x + gamma A^T d`` with ``d`` a function of
 Training, heads and predictions all use these functions, with a block of rows at a time that stays in the cache. Arrays are
 *units times rows*, see :mod:`legendretron.accelerate.cpu.vectors`.
 
-For heads and predictions, :func:`chain_probabilities` and :func:`chain_backward` take addresses: Numba takes longer to look
-at arrays than small work takes. ``where`` holds those of all parameters. ``width`` rows, a multiple of 16, are computed at
-once. The backward pass needs predictors and log-probabilities alone.
+For heads and predictions, :func:`chain_probabilities` and :func:`chain_backward` take addresses, see
+:func:`legendretron.accelerate.cpu.compiling.array_at`; ``where`` holds those of all parameters. ``width`` rows, a multiple of
+16, are computed at once. The backward pass needs predictors and log-probabilities alone.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Units(NamedTuple):
 
 @compiled
 def new_units(sizes, n_blocks, width, like):
-    """Memory for the units of so many blocks; with 0 there is none for a pullback."""
+    """Memory for the units of ``n_blocks`` blocks; 0 is for one block, without a pullback."""
     rank, _, n_raw, _ = block_lengths(sizes)
     one, kind = rank * width, like.dtype
     size, more = max(1, n_blocks) * one, one if n_blocks > 0 else 0

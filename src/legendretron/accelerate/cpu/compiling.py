@@ -30,29 +30,29 @@ def _sources() -> str:
 
 
 def cached(function):
-    """Compile, and keep the result on disk for later processes where there is a place for it.
+    """Compile, and cache the result on disk for later processes, where there is a folder to write to.
 
-    Numba finds what it has kept by the code of the function alone. It also depends on the functions that it calls, so that
-    after an upgrade code of the old version would be run; therefore the key has all sources in it, too.
+    Numba's key covers the code of the function alone, not of those that it calls: after an upgrade, old code would run. So
+    the key includes a digest of all sources.
     """
     try:
-        made = njit(cache=True, **_OPTIONS)(function)
-        kept = made._cache
-        index_key = kept._index_key
-    except (RuntimeError, AttributeError):  # no place to write to; or a version of Numba that keeps it in another way
+        dispatcher = njit(cache=True, **_OPTIONS)(function)
+        cache_files = dispatcher._cache
+        index_key = cache_files._index_key
+    except (RuntimeError, AttributeError):  # no folder to write to; or another version of Numba
         return njit(**_OPTIONS)(function)
-    kept._index_key = lambda *given: (*index_key(*given), _sources())
-    load = kept.load_overload
+    cache_files._index_key = lambda *given: (*index_key(*given), _sources())
+    load = cache_files.load_overload
 
     def load_if_whole(*given):
         try:
             return load(*given)
-        except Exception:  # a file that was cut short: begin again, else no call would ever succeed
-            kept.flush()
+        except Exception:  # a truncated file: compile again, or every call would fail
+            cache_files.flush()
             return None
 
-    kept.load_overload = load_if_whole
-    return made
+    cache_files.load_overload = load_if_whole
+    return dispatcher
 
 
 # --- memory, and single entries ---
@@ -99,7 +99,7 @@ def put(typing, array, i, value):
 def array_at(address, size, like):
     """An array of one dimension in the precision of ``like``, empty for the address 0.
 
-    Numba takes longer to look at arrays than small work takes, so functions take addresses.
+    Functions take addresses since Numba needs longer to unpack arrays than a small batch takes to compute.
     """
     return carray(_pointer(address, like), (size if address != 0 else 0,))
 

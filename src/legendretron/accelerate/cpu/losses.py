@@ -1,8 +1,8 @@
 """Canonical losses of a batch with their gradients, each in one compiled function.
 
 Both functions take the addresses of contiguous arrays, in the precision of ``like``: logits, ``(n, C)``, labels ``(n,)`` of
-64 bits, and of each class a weight, or 0 for no weights. (Numba takes longer to look at arrays than many of the losses take
-to compute.) They write to ``out`` the losses of all rows, ``how = 0``, their mean over weights, ``how = 1``, or their sum,
+64 bits, and of each class a weight, or 0 for no weights; see :func:`legendretron.accelerate.cpu.compiling.array_at`. They
+write to ``out`` the losses of all rows, ``how = 0``, their mean over weights, ``how = 1``, or their sum,
 ``how = 2``. Gradients ``w_y (p - e_y)``, with the factor of the mean, are written to ``gradient`` unless that is 0. A label
 ``ignore`` does not count. They return the number of a row with any other label that is no class, or, with noise, with a
 masked class; -1 if there is none. All this of rows from ``first`` to ``last``, so that several threads can share the work; a
