@@ -92,6 +92,18 @@ def test_masked_classes_and_what_is_no_number():
         assert loss._fused_loss(x[:1], torch.tensor([3])) == torch.inf
 
 
+@pytest.mark.parametrize("name", ["noisy", "noisy_softmax", "noisy_of_two"])
+def test_a_masked_class_is_refused_with_noise(name):
+    loss = CanonicalLoss(LINKS[name]())
+    for label in range(loss.n_classes):
+        x, y = logits(loss.n_classes, 20)
+        x[-1, 0], y[-1] = -torch.inf, label
+        with pytest.raises(ValueError, match="with noise its label remains possible"):
+            loss(x, y)
+        x[-1, 0] = torch.nan
+        assert loss(x, y).isnan()
+
+
 @pytest.mark.parametrize("name", ["canonical", "composite_of_two"])
 def test_any_axes_strides_and_integers(name):
     loss = CanonicalLoss(LINKS[name](), reduction="none", dim=1)
