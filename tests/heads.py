@@ -17,7 +17,7 @@ def make_head(settings, label_noise=None, **more):
     """A head whose link has had its first batch."""
     torch.manual_seed(0)
     generator = torch.Generator().manual_seed(1)
-    head = LegendreHead(D, C, **settings, label_noise=label_noise, generator=generator, **more)
+    head = LegendreHead(D, C, **{"label_noise": label_noise, **settings}, generator=generator, **more)
     if head.link.needs_batch:
         head.link.initialize(torch.randn(50, C - 1))
     return head
