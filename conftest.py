@@ -10,22 +10,7 @@ import torch
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")  # before any kernel is defined: run them on the CPU
 
-needs_triton = [
-    f"src/legendretron/accelerate/cuda/{name}.py"
-    for name in (
-        "launching",
-        "chain",
-        "chain_kernels",
-        "nest_kernels",
-        "nests",
-        "row_kernels",
-        "step",
-        "unit_kernels",
-        "training",
-        "training_kernels",
-    )
-]
-collect_ignore = [] if importlib.util.find_spec("triton") else needs_triton
+collect_ignore_glob = [] if importlib.util.find_spec("triton") else ["src/legendretron/accelerate/cuda/*"]
 
 
 @pytest.hookimpl(tryfirst=True)  # before fixtures of a module, which may fit models

@@ -1,4 +1,4 @@
-"""What compiled functions are kept for."""
+"""What compiled functions are cached for."""
 
 import sys
 
@@ -9,7 +9,7 @@ from legendretron.accelerate.cpu import compiling
 
 
 @pytest.fixture
-def kept(tmp_path, monkeypatch):
+def cached(tmp_path, monkeypatch):
     """A function in a file of its own, so that its cache is there, too."""
     (tmp_path / "doubling.py").write_text("def doubled(x):\n    return 2.0 * x\n")
     monkeypatch.syspath_prepend(tmp_path)
@@ -25,12 +25,12 @@ def kept(tmp_path, monkeypatch):
     return hits
 
 
-def test_kept_code_is_found_until_a_source_changes(kept):
-    assert [kept("one"), kept("one"), kept("two"), kept("one")] == [0, 1, 0, 1]
+def test_kept_code_is_found_until_a_source_changes(cached):
+    assert [cached("one"), cached("one"), cached("two"), cached("one")] == [0, 1, 0, 1]
 
 
-def test_files_that_were_cut_short_are_made_again(kept, tmp_path):
-    assert [kept("one"), kept("one")] == [0, 1]
+def test_files_that_were_cut_short_are_made_again(cached, tmp_path):
+    assert [cached("one"), cached("one")] == [0, 1]
     for index in tmp_path.rglob("*.nbi"):
         index.write_bytes(index.read_bytes()[:20])
-    assert [kept("one"), kept("one")] == [0, 1]
+    assert [cached("one"), cached("one")] == [0, 1]

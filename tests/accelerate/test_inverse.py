@@ -9,7 +9,7 @@ from legendretron.potentials import FICNN, CPFlowNetwork
 from tests.catalogue import normal
 
 
-def made(network, dim, hidden, depth, dtype, seed):
+def make(network, dim, hidden, depth, dtype, seed):
     g = network(dim, hidden, depth, init="paper", generator=torch.Generator().manual_seed(seed), dtype=dtype)
     if g.needs_batch:
         g.initialize(normal(40, dim, key="start", dtype=dtype))
@@ -21,7 +21,7 @@ def made(network, dim, hidden, depth, dtype, seed):
 @pytest.mark.parametrize(("dim", "hidden", "depth", "n"), [(1, 2, 4, 5), (4, 1, 1, 33), (30, 3, 2, 16), (200, 8, 4, 7)])
 def test_equals_newton_in_all_dimensions(network, dim, hidden, depth, n, dtype):
     for seed in range(3):
-        g = made(network, dim, hidden, depth, dtype, seed)
+        g = make(network, dim, hidden, depth, dtype, seed)
         y = normal(n, dim, key=("y", seed), scale=3.0, dtype=dtype)
         x = compiled_inverse(g, y)
         expected = g._polish(g._newton(y, torch.zeros_like(y)), y)
@@ -31,7 +31,7 @@ def test_equals_newton_in_all_dimensions(network, dim, hidden, depth, n, dtype):
 
 
 def test_a_root_that_is_not_accurate_is_found_again():
-    g = made(FICNN, 6, 2, 4, torch.float64, 0)
+    g = make(FICNN, 6, 2, 4, torch.float64, 0)
     y = normal(4, 6, key="y")
     wrong = g.inverse_gradient(y)
     expected = wrong.clone()
@@ -41,7 +41,7 @@ def test_a_root_that_is_not_accurate_is_found_again():
 
 
 def test_derivatives_are_those_of_the_plain_inverse():
-    g = made(FICNN, 5, 2, 3, torch.float64, 1).requires_grad_(True)
+    g = make(FICNN, 5, 2, 3, torch.float64, 1).requires_grad_(True)
     y = normal(3, 5, key="y").requires_grad_()
     compiled = torch.autograd.grad(inverse_gradient(g, y).square().sum(), [y, *g.parameters()])
     plain = torch.autograd.grad(g.inverse_gradient(y).square().sum(), [y, *g.parameters()])

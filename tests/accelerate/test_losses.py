@@ -30,7 +30,7 @@ every_link = pytest.mark.parametrize("name", LINKS)
 def both(loss, x, y):
     """Value and gradient by the compiled function, and by plain operations."""
     found = []
-    for of in (loss._fused, loss._loss_of_logits):
+    for of in (loss._fused_loss, loss._loss_of_logits):
         leaf = x.clone().requires_grad_()
         value = of(leaf, y)
         assert value is not None
@@ -56,7 +56,7 @@ def test_as_by_plain_operations(name, smoothing):
             loss.weight, loss.reduction = weight, reduction
             torch.testing.assert_close(*both(loss, x.to(dtype), y), rtol=rtol, atol=atol)
     y[4] = c
-    assert loss._fused(x.float(), y) is None
+    assert loss._fused_loss(x.float(), y) is None
 
 
 def test_derivatives_and_masks_with_smoothed_labels():
@@ -85,11 +85,23 @@ def test_masked_classes_and_what_is_no_number():
         loss = CanonicalLoss(link, reduction="none")
         x, y = logits(4, 3)
         x[0, 3], x[1, 2] = -torch.inf, torch.nan
-        value = loss._fused(x, y)
+        value = loss._fused_loss(x, y)
         assert value[0].isfinite()
         assert value[1].isnan()
         assert value[2].isfinite()
-        assert loss._fused(x[:1], torch.tensor([3])) == torch.inf
+        assert loss._fused_loss(x[:1], torch.tensor([3])) == torch.inf
+
+
+@pytest.mark.parametrize("name", ["noisy", "noisy_softmax", "noisy_of_two"])
+def test_a_masked_class_is_refused_with_noise(name):
+    loss = CanonicalLoss(LINKS[name]())
+    for label in range(loss.n_classes):
+        x, y = logits(loss.n_classes, 20)
+        x[-1, 0], y[-1] = -torch.inf, label
+        with pytest.raises(ValueError, match="with noise its label remains possible"):
+            loss(x, y)
+        x[-1, 0] = torch.nan
+        assert loss(x, y).isnan()
 
 
 @pytest.mark.parametrize("name", ["canonical", "composite_of_two"])
@@ -112,7 +124,9 @@ def test_batches_without_rows_that_count(name):
         loss = CanonicalLoss(LINKS[name](), reduction=reduction)
         x, y = logits(loss.n_classes, 3)
         for rows, labels in ((x[:0], y[:0]), (x, torch.full((3,), -100))):
-            torch.testing.assert_close(loss._fused(rows, labels), loss._loss_of_logits(rows, labels), equal_nan=True)
+            torch.testing.assert_close(
+                loss._fused_loss(rows, labels), loss._loss_of_logits(rows, labels), equal_nan=True
+            )
             leaf = rows.clone().requires_grad_()
             assert (torch.autograd.grad(loss(leaf, labels).sum(), leaf)[0] == 0).all()
 

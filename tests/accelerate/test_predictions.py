@@ -18,7 +18,7 @@ MAKERS = {
 }
 
 
-def made(name, c, dtype, seed=0):
+def make(name, c, dtype, seed=0):
     link = MAKERS[name](c, dtype=dtype, **({"generator": torch.Generator().manual_seed(seed)} if c else {}))
     if link.needs_batch:
         link.initialize(normal(50, c - 1, key="start", dtype=dtype))
@@ -37,7 +37,7 @@ def both(link, z, bias, log, swap=False):
 @pytest.mark.parametrize("name", list(MAKERS))
 @pytest.mark.parametrize(("n", "c"), [(1, 2), (70, 2), (17, 3), (130, 10), (33, 27), (5, 700)])
 def test_equals_the_link(name, n, c, dtype):
-    link = made(name, c, dtype)
+    link = make(name, c, dtype)
     z, bias = normal(n, c - 1, key=(name, n), scale=3.0, dtype=dtype), normal(c - 1, key="bias", dtype=dtype)
     found, expected = both(link, z, bias, log=True)
     # of both, exponents are rounded, as are the predictors they come from
@@ -51,7 +51,7 @@ def test_equals_the_link(name, n, c, dtype):
 @pytest.mark.parametrize("name", list(MAKERS))
 def test_large_predictors(name, dtype):
     """Probabilities that underflow have logarithms; the largest numbers need not have, and then nothing is returned."""
-    link = made(name, 4, dtype)
+    link = make(name, 4, dtype)
     z = torch.tensor([[900.0, -900.0, 3.0], [-2e3, -2e3, -2e3], [1e4, 1e4, 1e4], [0.0, 700.0, -60.0]], dtype=dtype)
     found, expected = both(link, z, torch.zeros(3, dtype=dtype), log=True)
     assert np.abs(found - expected).max() <= 16 * torch.finfo(dtype).eps * np.abs(expected).max()
@@ -65,7 +65,7 @@ def test_large_predictors(name, dtype):
 @pytest.mark.parametrize("size", [1e10, 1e100])
 def test_very_large_predictors_of_nests(size):
     """Exponents of that size must not be rounded in two ways."""
-    link, z = made("canonical", 5, torch.float64), size * normal(40, 4, key="z")
+    link, z = make("canonical", 5, torch.float64), size * normal(40, 4, key="z")
     found, expected = both(link, z, torch.zeros(4, dtype=torch.float64), log=True)
     assert found.max() <= 0.0
     np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
@@ -84,13 +84,13 @@ def test_nests_that_have_nearly_no_share(dtype, below):
 
 
 def test_classes_in_reverse():
-    link, z = made("ficnn", 2, torch.float64), normal(20, 1, key="z")
+    link, z = make("ficnn", 2, torch.float64), normal(20, 1, key="z")
     zero = torch.zeros(1, dtype=torch.float64)
     assert np.array_equal(both(link, z, zero, False, swap=True)[0][:, ::-1], both(link, z, zero, False)[0])
 
 
 def test_threads_share_the_rows(monkeypatch):
-    link, z = made("ficnn", 30, torch.float64), normal(9_000, 29, key="z")
+    link, z = make("ficnn", 30, torch.float64), normal(9_000, 29, key="z")
     zero = torch.zeros(29, dtype=torch.float64)
     one = both(link, z, zero, False)[0]
     monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
@@ -98,7 +98,7 @@ def test_threads_share_the_rows(monkeypatch):
 
 
 def test_made_again_when_a_parameter_changes():
-    link, z, zero = made("ficnn", 5, torch.float64), normal(3, 4, key="z"), torch.zeros(4, dtype=torch.float64)
+    link, z, zero = make("ficnn", 5, torch.float64), normal(3, 4, key="z"), torch.zeros(4, dtype=torch.float64)
     rows = row_probabilities(link, torch.float64)
     assert row_probabilities(link, torch.float64) is rows
     link.blocks[0].weight.mul_(2.0)

@@ -9,7 +9,7 @@ from legendretron.links import CanonicalLink, CompositeLink, NoisyLink, SoftmaxL
 from legendretron.training import LinearModel
 
 pytest.importorskip("triton")
-from legendretron.accelerate.cuda.step import LinkStep
+from legendretron.accelerate.cuda.training import LinkStep
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 RATE = 0.3

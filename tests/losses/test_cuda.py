@@ -30,7 +30,7 @@ def test_as_on_the_cpu(name, dtype, reduction, weighted):
     y[::7] = -1
     expected = value_and_gradient(loss, x, y)
     loss.cuda()
-    for of in (loss._fused, loss._loss_of_logits, loss):
+    for of in (loss._fused_loss, loss._loss_of_logits, loss):
         found = [t.cpu() for t in value_and_gradient(of, x.cuda(), y.cuda())]
         torch.testing.assert_close(found, [*expected], **TOLERANCES[dtype])
 

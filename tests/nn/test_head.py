@@ -2,34 +2,16 @@ import copy
 
 import pytest
 import torch
+from tests.heads import LINKS, features, make_head
 from torch import nn
 
 from legendretron import CanonicalLink, CompositeLink
 from legendretron.nn import LegendreHead, LegendreLink, parameter_groups
 
-LINKS = {
-    "softmax": {"link": "softmax"},
-    "composite": {"link": "composite", "init": "paper"},
-    "cpflow": {"link": "composite", "network": "cpflow", "init": "paper"},
-    "canonical": {"link": "canonical"},
-}
-
 
 @pytest.fixture(params=list(LINKS))
 def settings(request):
     return LINKS[request.param]
-
-
-def make_head(settings, in_features=6, n_classes=5, **more):
-    torch.manual_seed(0)
-    head = LegendreHead(in_features, n_classes, **settings, generator=torch.Generator().manual_seed(1), **more)
-    if head.link.needs_batch:
-        head.link.initialize(torch.randn(50, n_classes - 1))
-    return head
-
-
-def features(n=7, d=6):
-    return torch.randn(n, d, generator=torch.Generator().manual_seed(2))
 
 
 # --- what it computes ---
@@ -187,31 +169,20 @@ def test_captured_as_a_cuda_graph(settings):
         torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
-def test_cuda_equals_cpu(settings):
-    head = make_head(settings)
-    x, y = features(), torch.arange(7) % 5
-    other = copy.deepcopy(head).cuda()
-    head.loss(x, y).backward()
-    other.loss(x.cuda(), y.cuda()).backward()
-    for a, b in zip(other.parameters(), head.parameters(), strict=True):
-        torch.testing.assert_close(a.grad.cpu(), b.grad, rtol=1e-4, atol=1e-5)
-
-
 # --- the first batch of cpflow ---
 
 
-def uninitialised():
+def make_uninitialised():
     torch.manual_seed(0)
     return LegendreHead(6, 5, network="cpflow", init="paper")
 
 
 def test_the_first_batch_counts_once_however_the_parameters_came():
-    trained = uninitialised()
+    trained = make_uninitialised()
     trained(features(50))
     routes = {
-        "copied": uninitialised(),
-        "averaged": torch.optim.swa_utils.AveragedModel(uninitialised(), use_buffers=True),
+        "copied": make_uninitialised(),
+        "averaged": torch.optim.swa_utils.AveragedModel(make_uninitialised(), use_buffers=True),
     }
     with torch.no_grad():
         for a, b in zip(routes["copied"].parameters(), trained.parameters(), strict=True):
@@ -226,7 +197,7 @@ def test_the_first_batch_counts_once_however_the_parameters_came():
 
 
 def test_transforms_and_exports_ask_for_a_first_batch():
-    head = uninitialised()
+    head = make_uninitialised()
     with pytest.raises(ValueError, match=r"link.initialize\(z\)"):
         torch.func.vmap(head)(features(4).reshape(4, 1, 6).expand(4, 3, 6))
     parameters = dict(head.named_parameters())

@@ -7,6 +7,7 @@ import onnxruntime
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from tests.heads import LINKS, C, D, features, make_head
 from torch import nn
 from torch.nn.functional import nll_loss
 
@@ -14,15 +15,8 @@ from legendretron.export import export_onnx
 from legendretron.links import CanonicalLink, NoisyLink, SoftmaxLink, SymmetricNoise, TransitionNoise
 from legendretron.nn import LegendreHead, LegendreLink, parameter_groups
 
-C, D = 5, 6
 FLIPS = 0.7 * torch.eye(C) + 0.3 * torch.eye(C).roll(1, 1)
 NOISES = {"learn": "learn", "class-conditional": "class-conditional", "known": 0.2, "matrix": FLIPS}
-LINKS = {
-    "softmax": {"link": "softmax"},
-    "composite": {"link": "composite", "init": "paper"},
-    "cpflow": {"link": "composite", "network": "cpflow", "init": "paper"},
-    "canonical": {"link": "canonical"},
-}
 
 
 @pytest.fixture(params=list(LINKS))
@@ -33,18 +27,6 @@ def settings(request):
 @pytest.fixture(params=list(NOISES))
 def noise(request):
     return NOISES[request.param]
-
-
-def make_head(settings, label_noise, **more):
-    torch.manual_seed(0)
-    head = LegendreHead(D, C, **settings, label_noise=label_noise, generator=torch.Generator().manual_seed(1), **more)
-    if head.link.needs_batch:
-        head.link.initialize(torch.randn(50, C - 1))
-    return head
-
-
-def features(n=7, seed=2, scale=1.0):
-    return scale * torch.randn(n, D, generator=torch.Generator().manual_seed(seed))
 
 
 # --- what it computes ---
@@ -212,6 +194,7 @@ def test_safetensors_round_trip(settings, noise, tmp_path):
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
+@pytest.mark.parametrize("noise", [None, *NOISES.values()], ids=["none", *NOISES])
 def test_cuda_equals_cpu(settings, noise):
     head = make_head(settings, noise)
     x, y = features(), torch.arange(7) % C
@@ -236,7 +219,7 @@ def wrong_blobs(n, transition, seed=0):
     return torch.tensor(x, dtype=torch.float32), torch.tensor(true), torch.tensor(seen)
 
 
-def trained(x, y, label_noise):
+def train_net(x, y, label_noise):
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(2, 32), nn.ReLU(), LegendreHead(32, C, link="softmax", label_noise=label_noise))
     optimiser = torch.optim.AdamW(parameter_groups(net, noise={"lr": 0.03}), lr=3e-3)
@@ -251,9 +234,9 @@ def trained(x, y, label_noise):
 def test_the_rate_is_learned():
     share = 0.4
     x, true, seen = wrong_blobs(3000, (1 - share) * np.eye(C) + share / (C - 1) * (1 - np.eye(C)))
-    net = trained(x, seen, "learn")
+    net = train_net(x, seen, "learn")
     assert net[2].noise_rate == pytest.approx(share, abs=0.06)
-    assert nll_loss(net(x), true) < 0.5 * nll_loss(trained(x, seen, None)(x), true)
+    assert nll_loss(net(x), true) < 0.5 * nll_loss(train_net(x, seen, None)(x), true)
     quality = net[2].label_quality(net[:2](x), seen)
     right = seen == true
     assert quality[right].mean() > 0.95

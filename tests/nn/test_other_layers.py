@@ -6,14 +6,14 @@ import warnings
 import numpy as np
 import pytest
 import torch
+from tests import heads
+from tests.heads import features, make_head
 from torch import nn
 
 from legendretron.nn import LegendreHead, parameter_groups
 
 LINKS = {
-    "softmax": {"link": "softmax"},
-    "composite": {"link": "composite", "init": "paper"},
-    "canonical": {"link": "canonical"},
+    **{name: heads.LINKS[name] for name in ("softmax", "composite", "canonical")},
     "noise": {"label_noise": "learn"},
 }
 
@@ -21,16 +21,6 @@ LINKS = {
 @pytest.fixture(params=list(LINKS))
 def settings(request):
     return LINKS[request.param]
-
-
-def make_head(settings):
-    torch.manual_seed(0)
-    generator = None if settings.get("link") == "softmax" else torch.Generator().manual_seed(1)
-    return LegendreHead(6, 5, **settings, generator=generator)
-
-
-def features(n=7, d=6):
-    return torch.randn(n, d, generator=torch.Generator().manual_seed(2))
 
 
 class LowRank(nn.Module):
@@ -59,7 +49,7 @@ def engine():
     torch.backends.quantized.engine = before
 
 
-def quantized(model):
+def quantize(model):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of torch.ao itself
         warnings.simplefilter("ignore", UserWarning)
@@ -71,7 +61,7 @@ def quantized(model):
 
 def test_dynamic_quantisation_keeps_the_link(settings, engine):
     net = nn.Sequential(nn.Linear(6, 6), nn.ReLU(), make_head(settings)).eval()
-    small = quantized(net)
+    small = quantize(net)
     assert type(small[2].linear) is not nn.Linear
     x, y = features(50), torch.arange(50) % 5
     z = small[2].linear(small[:2](x))

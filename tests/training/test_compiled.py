@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse
 import torch
 
-from legendretron.accelerate.cpu import support as support_module
+from legendretron.accelerate import support as support_module
 from legendretron.accelerate.forms import link_form
 from legendretron.links import CanonicalLink, CompositeLink, NoisyLink, SoftmaxLink, SymmetricNoise, TransitionNoise
 from legendretron.potentials import CPFlowNetwork

@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse
 import torch
 
-from legendretron.accelerate.cpu.support import has_numba
+from legendretron.accelerate.support import has_numba
 from legendretron.links import CompositeLink, SoftmaxLink
 from legendretron.training import LinearModel, Sample, TrainingSettings, as_features
 from legendretron.training.lbfgs import _Run

@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse
 import torch
 
-from legendretron.accelerate.cpu.support import has_numba
+from legendretron.accelerate.support import has_numba
 from legendretron.training import as_features
 from legendretron.training.logistic import fit_logistic
 from legendretron.training.logistic_objective import Objective

@@ -5,7 +5,7 @@ import importlib.util
 import numpy as np
 import pytest
 
-from legendretron.accelerate.cpu import support
+from legendretron.accelerate import support
 from legendretron.trons import compiled_bounded_steps, drawn_links
 from legendretron.trons.bounded_steps import solve_steps
 from legendretron.trons.link_prior import GaussianLogOdds, IntegratedSquare

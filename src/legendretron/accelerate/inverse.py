@@ -22,9 +22,9 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from legendretron._internal.validation import full_precision
-from legendretron.accelerate.cpu.support import has_numba
 from legendretron.accelerate.forms import link_form
 from legendretron.accelerate.log_proba import is_watched
+from legendretron.accelerate.support import has_numba
 from legendretron.links import CompositeLink, Link, NoisyLink
 from legendretron.potentials.ficnn import FICNN, Ridge
 from legendretron.simplex import log_softmax_plus, log_softmax_plus_inverse

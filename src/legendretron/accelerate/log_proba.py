@@ -19,9 +19,8 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
 
-from legendretron.accelerate.cpu.support import has_numba
-from legendretron.accelerate.cuda.support import has_triton
 from legendretron.accelerate.forms import LinkForm, fits_kernels, link_form, link_tensors
+from legendretron.accelerate.support import has_numba, has_triton
 from legendretron.links import CanonicalLink, CompositeLink, Link, NoisyLink
 from legendretron.simplex import log_softmax_plus
 
@@ -34,20 +33,9 @@ _Plain = Callable[[Tensor, Sequence[Tensor]], Tensor]
 
 
 def log_proba(link: Link, rows: Tensor, all_classes: bool = False) -> Tensor:
-    """Log-probabilities of rows, by compiled functions if there are some, else by the link's own maps.
+    """Log-probabilities ``(n, C)`` of rows, by compiled functions where they exist, else by the link's own maps.
 
-    Parameters
-    ----------
-    link : Link
-        Any link.
-    rows : Tensor of shape (n, C - 1) or (n, C)
-        Predictors, or logits.
-    all_classes : bool
-        Whether rows are logits, with an entry for each class.
-
-    Returns
-    -------
-    Tensor of shape (n, C)
+    Rows are predictors ``(n, C - 1)``, or, with ``all_classes``, logits ``(n, C)``.
 
     Examples
     --------
@@ -92,14 +80,14 @@ def _plain_chain(link: Link) -> _Plain:
 class LinkFunctions(Protocol):
     """A link by compiled functions: log-probabilities of rows, and their derivatives."""
 
-    def kept_size(self, n: int) -> int:
+    def saved_size(self, n: int) -> int:
         """Numbers that the forward pass keeps for the backward pass, beside its result."""
 
     def forward(self, z: Tensor, tensors: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-        """Log-probabilities ``(n, C)`` of rows, and what is kept."""
+        """Log-probabilities ``(n, C)`` of rows, and what is saved."""
 
     def backward(
-        self, g: Tensor, z: Tensor, log_p: Tensor, kept: Tensor, tensors: Sequence[Tensor], wanted: tuple[bool, bool]
+        self, g: Tensor, z: Tensor, log_p: Tensor, saved: Tensor, tensors: Sequence[Tensor], wanted: tuple[bool, bool]
     ) -> tuple[Tensor, Tensor]:
         """Gradients of the rows, and of all parameters one after the other; either may be left out if not wanted."""
 
@@ -138,14 +126,14 @@ def _parts(gradient: Tensor, tensors: Sequence[Tensor], needed: Sequence[bool]) 
 class _OneNode(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, functions: LinkFunctions, plain: Any, z: Tensor, *tensors: Tensor) -> Tensor:
-        log_p, kept = functions.forward(z, tensors)
-        ctx.save_for_backward(z, log_p, kept, *tensors)
+        log_p, saved = functions.forward(z, tensors)
+        ctx.save_for_backward(z, log_p, saved, *tensors)
         ctx.functions, ctx.plain = functions, plain
         return log_p
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
-        z, log_p, kept, *tensors = ctx.saved_tensors
+        z, log_p, saved, *tensors = ctx.saved_tensors
         needed = ctx.needs_input_grad[2:]
         higher = torch.is_grad_enabled()
         if higher or _is_batch(g):  # by operations that have derivatives, and take many gradients at once
@@ -154,7 +142,7 @@ class _OneNode(torch.autograd.Function):
                 log_p = ctx.plain(z, tensors)
             gradients = iter(torch.autograd.grad(log_p, wanted, g, create_graph=higher, allow_unused=True))
             return None, None, *(next(gradients) if need else None for need in needed)
-        dz, gradient = ctx.functions.backward(g.contiguous(), z, log_p, kept, tensors, (needed[0], any(needed[1:])))
+        dz, gradient = ctx.functions.backward(g.contiguous(), z, log_p, saved, tensors, (needed[0], any(needed[1:])))
         return None, None, dz if needed[0] else None, *_parts(gradient, tensors, needed[1:])
 
 
@@ -194,7 +182,7 @@ def _is_batch(g: Tensor) -> bool:
 
 
 def is_watched() -> bool:
-    """Whether something wants to see each operation: a compiler, a transform, forward-mode differentiation, a recorder."""
+    """Whether something must see each operation: a compiler, a transform, forward-mode differentiation, a recorder."""
     # private, but there is no public way to ask
     return (
         torch.compiler.is_compiling()
@@ -221,13 +209,13 @@ def _link_backward(
     g: Tensor,
     z: Tensor,
     log_p: Tensor,
-    kept: Tensor,
+    saved: Tensor,
     tensors: Sequence[Tensor],
     sizes: Sequence[int],
 ) -> tuple[Tensor, Tensor]:
     functions = _functions_of(sizes, z)
     tensors = [tensor.contiguous() for tensor in tensors]
-    return functions.backward(g.contiguous(), z.contiguous(), log_p, kept, tensors, (True, True))
+    return functions.backward(g.contiguous(), z.contiguous(), log_p, saved, tensors, (True, True))
 
 
 def _sizes(form: LinkForm, all_classes: bool) -> list[int]:
@@ -243,7 +231,7 @@ def _functions_of(sizes: Sequence[int], z: Tensor) -> LinkFunctions:
 
 @_link.register_fake
 def _(z: Tensor, tensors: Sequence[Tensor], sizes: Sequence[int]) -> tuple[Tensor, Tensor]:
-    return z.new_empty(z.shape[0], sizes[1]), z.new_empty(_functions_of(sizes, z).kept_size(z.shape[0]))
+    return z.new_empty(z.shape[0], sizes[1]), z.new_empty(_functions_of(sizes, z).saved_size(z.shape[0]))
 
 
 @_link_backward.register_fake
@@ -251,7 +239,7 @@ def _(
     g: Tensor,
     z: Tensor,
     log_p: Tensor,
-    kept: Tensor,
+    saved: Tensor,
     tensors: Sequence[Tensor],
     sizes: Sequence[int],
 ) -> tuple[Tensor, Tensor]:
@@ -264,8 +252,8 @@ def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> 
 
 
 def _pull_back(ctx: Any, g: Tensor, _: Tensor) -> tuple[Any, ...]:
-    z, log_p, kept, *tensors = ctx.saved_tensors
-    dz, gradient = _link_backward(g, z, log_p, kept, tensors, ctx.sizes)
+    z, log_p, saved, *tensors = ctx.saved_tensors
+    dz, gradient = _link_backward(g, z, log_p, saved, tensors, ctx.sizes)
     return dz, _parts(gradient, tensors, [True] * len(tensors)), None
 
 

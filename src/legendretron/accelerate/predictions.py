@@ -10,23 +10,15 @@ from torch import Tensor
 
 from legendretron._internal.tensor_cache import TensorCache
 from legendretron.accelerate.cpu.links import ChainOnCPU, NestsOnCPU
-from legendretron.accelerate.cpu.support import has_numba
 from legendretron.accelerate.forms import LinkForm, link_form, link_tensors
+from legendretron.accelerate.support import has_numba
 from legendretron.links import Link
 
 __all__ = ["RowProbabilities", "row_probabilities"]
 
 
 class RowProbabilities:
-    """A link with the parameters that it has now, for arrays: the forward pass of heads.
-
-    Parameters
-    ----------
-    form : LinkForm
-        Form of the link.
-    tensors : list of Tensor
-        Its parameters.
-    """
+    """A link with the parameters that it has now, for arrays: the forward pass of heads."""
 
     def __init__(self, form: LinkForm, tensors: list[Tensor]) -> None:
         self._link = NestsOnCPU(form, all_classes=False) if form.n_nests else ChainOnCPU(form)
@@ -37,18 +29,8 @@ class RowProbabilities:
     def __call__(self, z: np.ndarray, intercept: np.ndarray, *, log: bool, swap: bool, out: np.ndarray) -> bool:
         """Write probabilities, or their logarithms; whether all logarithms are finite. If not, ``out`` is of no use.
 
-        Parameters
-        ----------
-        z : ndarray of shape (n, C - 1)
-            Predictors without their intercepts, contiguous, in the precision of the link.
-        intercept : ndarray of shape (C - 1,)
-            Intercepts.
-        log : bool
-            Whether logarithms are wanted.
-        swap : bool
-            Whether to write the classes in the reverse order.
-        out : ndarray of shape (n, C)
-            Contiguous.
+        Predictors ``z`` (n, C - 1) are without their intercepts, contiguous and in the precision of the link, as ``out``
+        (n, C) is; ``swap`` reverses the order of the classes.
         """
         rows, added, written = (torch.from_numpy(array) for array in (z, intercept, out))
         return self._link.write_proba(rows, self._tensors, added, written, log, swap)
@@ -59,7 +41,7 @@ _caches: WeakKeyDictionary[Link, TensorCache[RowProbabilities]] = WeakKeyDiction
 
 
 def row_probabilities(link: Link, dtype: torch.dtype) -> RowProbabilities | None:
-    """A compiled function for the link's probabilities, or None if there is none for it.
+    """A compiled function for the probabilities of a link; None for links without one.
 
     It is made once, and again when a parameter has changed.
 

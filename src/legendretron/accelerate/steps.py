@@ -78,11 +78,13 @@ def _compiled_step(link: Link, functions: LinkFunctions) -> NLLStep:
         flat = z.new_empty(len(z), sum(tensor[0].numel() for tensor in tensors))
         for run, rows in enumerate(z):
             parameters, label = [tensor[run] for tensor in tensors], labels[run].unsqueeze(-1)
-            log_p, kept = functions.forward(rows.contiguous(), parameters)
+            log_p, saved = functions.forward(rows.contiguous(), parameters)
             nll[run] = -log_p.gather(-1, label).squeeze(-1)
             hit[run] = predicted_class(log_p) == labels[run]
             cotangent = torch.zeros_like(log_p).scatter_(-1, label, -weight[run].unsqueeze(-1))
-            dz[run], flat[run] = functions.backward(cotangent, rows.contiguous(), log_p, kept, parameters, (True, True))
+            dz[run], flat[run] = functions.backward(
+                cotangent, rows.contiguous(), log_p, saved, parameters, (True, True)
+            )
         parts = flat.split([tensor[0].numel() for tensor in tensors], dim=1)
         return nll, hit, dz, [part.view(tensor.shape) for part, tensor in zip(parts, tensors, strict=True)]
 

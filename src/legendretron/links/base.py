@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from legendretron._internal.process_groups import n_ranks, replicate, split_logsumexp
+from legendretron._internal.process_groups import n_ranks
 from legendretron._internal.start import set_start
 from legendretron._internal.tensor_cache import TensorCache
 from legendretron._internal.validation import (
@@ -27,24 +27,17 @@ from legendretron._internal.validation import (
     full_precision,
     has_values,
 )
-from legendretron.links.binary_potential import BinaryPotential
-from legendretron.links.exact_gradient import canonical_scores
-from legendretron.links.potential_table import PotentialTable, split_panels
+from legendretron.links.binary_potential import BinaryPotential, PotentialTable, split_panels
 from legendretron.simplex import append_reference, log_softmax_plus, log_softmax_plus_inverse
 
 __all__ = ["Link", "LogProba", "NotCanonicalError"]
 
 #: From a link, rows, and whether they are logits of all classes, to log-probabilities.
 LogProba = Callable[["Link", Tensor, bool], Tensor]
-
-
 #: Arguments of a constructor that are not settings: what a link can represent does not depend on them.
 _NO_SETTINGS = ("self", "n_classes", "init", "run_shape", "generator", "device", "dtype")
-
-
 #: How far below the largest a logit must be to count as masked; masks are commonly -1e9.
 _LOWEST_MASK = 5e8
-
 #: Distance of the largest logit from the last, and size of a predictor, beyond which float32 is computed in float64.
 _FAR = 128.0
 
@@ -225,9 +218,7 @@ class Link(nn.Module, ABC):
     def _predictors_of_logits(self, logits: Tensor) -> Tensor:
         """Differences to the last logit, on which the link is initialised if it has to be."""
         z = _from_logits(logits)
-        if (
-            self.n_classes == 2
-        ):  # one class may be impossible: a large number stands in for infinity, since inf * 0 is NaN
+        if self.n_classes == 2:  # a class may be impossible: a large number replaces infinity, since inf * 0 is NaN
             large = torch.finfo(z.dtype).max ** 0.5
             z = torch.nan_to_num(z, nan=torch.nan, posinf=large, neginf=-large)
         self._initialize_once(z)
@@ -238,7 +229,7 @@ class Link(nn.Module, ABC):
         """Whether ``_log_proba_of_logits`` is exact for masked classes."""
         return False
 
-    def _without_masks(self, logits: Tensor, *, of_canonical_loss: bool = False) -> Tensor:
+    def _without_masks(self, logits: Tensor, *, for_canonical_loss: bool = False) -> Tensor:
         """Logits of users; NaN in rows with a masked class, or a ``ValueError`` where values can be read without waiting.
 
         Not for predictors, which are differences already: however large they are, none of them rounds another.
@@ -247,7 +238,7 @@ class Link(nn.Module, ABC):
         ----------
         logits : Tensor of shape (*run_shape, n, C)
             Of all classes.
-        of_canonical_loss : bool
+        for_canonical_loss : bool
             Whether they are for ``_scores_and_proba``, and not for ``_log_proba_of_logits``, which has more digits.
         """
         if self._takes_masks or self.n_classes == 2:  # a single difference
@@ -256,7 +247,7 @@ class Link(nn.Module, ABC):
         top, lowest = x.amax(-1, keepdim=True), x.amin(-1, keepdim=True)
         # the first bound is where differences of order one are rounded away; the second keeps diverging runs from being masks
         masked = top - lowest > max(1.0 / torch.finfo(x.dtype).eps, _LOWEST_MASK)
-        if of_canonical_loss or not _can_be_widened(x):
+        if for_canonical_loss or not _can_be_widened(x):
             masked |= _rounds(x, top)
         if logits.is_cuda or not has_values(logits):
             return torch.where(masked, torch.nan, logits)
@@ -267,13 +258,6 @@ class Link(nn.Module, ABC):
                 "log_softmax(link(logits).masked_fill(mask, -inf), dim), or use link='softmax' or 'canonical'."
             )
         return logits
-
-    def _split_log_proba(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        """Log-probabilities of the first ``K`` classes, split by class as ``z`` is, and ``(n, 1)`` of the reference class."""
-        log_odds = self._log_odds(z)
-        reference = replicate(torch.zeros(1, 1, dtype=z.dtype, device=z.device), z)
-        total = split_logsumexp(log_odds, reference)
-        return log_odds - total, -total
 
     def _jacobian(self, z: Tensor) -> Tensor:
         graph = torch.is_grad_enabled()
@@ -333,10 +317,6 @@ class Link(nn.Module, ABC):
         if self._is_tabulated:
             return self._potential_table(z).scores_and_proba(z.squeeze(-1))
         return -self._canonical_losses(z), self._log_proba(z).exp()
-
-    def _canonical_scores(self, logits: Tensor) -> Tensor:
-        """Canonical losses with a minus, with the exact derivative in the logits; the link's own tensors have none."""
-        return canonical_scores(logits, self._scores_and_proba, self._log_proba_of_logits)
 
     def _least_losses(self) -> Tensor:
         """Limits of the canonical losses where the label becomes certain, (C,)."""
@@ -407,9 +387,9 @@ class Link(nn.Module, ABC):
                 log_p = self._log_proba_in_double(rows, all_classes=False)
             else:
                 log_p = self._log_proba(rows)
-            return self._shaped(log_p, z)
+            return self._reshape(log_p, z)
 
-    def _shaped(self, log_proba: Tensor, z: Tensor) -> Tensor:
+    def _reshape(self, log_proba: Tensor, z: Tensor) -> Tensor:
         """Log-probabilities with the leading axes of ``z``; no view if they match, since FSDP warns about views."""
         if log_proba.shape[-1] != self.n_classes:
             raise ValueError(
@@ -435,7 +415,7 @@ class Link(nn.Module, ABC):
         """Probabilities: ``(..., C - 1) -> (..., C)``."""
         rows = self._rows("z", z, self.n_classes - 1)
         with full_precision(rows):
-            return self._shaped(self._log_proba(rows), z).exp()
+            return self._reshape(self._log_proba(rows), z).exp()
 
     def link(self, p: Tensor) -> Tensor:
         """Predictors of probabilities inside the simplex: ``(..., C) -> (..., C - 1)``."""

@@ -7,8 +7,6 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from legendretron._internal.process_groups import reduce_shards, split_logsumexp
-from legendretron._internal.validation import at_least_single
 from legendretron.links.base import Link
 from legendretron.links.registry import register_link
 from legendretron.potentials import NestedLogSumExp
@@ -106,20 +104,6 @@ class CanonicalLink(Link):
     @property
     def _takes_masks(self) -> bool:
         return type(self) is CanonicalLink  # a subclass may define another map
-
-    def _split_log_proba(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        """The formulas of NestedLogSumExp with the reference class apart."""
-        nests = self.nests
-        mu, beta = torch.exp(at_least_single(nests.log_mu)).unsqueeze(-1), torch.exp(at_least_single(nests.log_beta))
-        top = (
-            reduce_shards(z.detach().amax(-1, keepdim=True)).clamp_min(0.0).unsqueeze(-2)
-        )  # of all classes, as in one process
-        logits = mu * (z.unsqueeze(-2) - top) + at_least_single(nests.offsets)  # (n, M, K)
-        reference = at_least_single(nests.reference_offset).unsqueeze(-1) - mu * top  # (n, M, 1)
-        total = split_logsumexp(logits, reference)  # (n, M, 1)
-        gate = beta / mu * total + nests.gate_bias.unsqueeze(-1)
-        log_pi = torch.log_softmax(gate, dim=-2) - total
-        return torch.logsumexp(log_pi + logits, dim=-2), torch.logsumexp(log_pi + reference, dim=-2)
 
     def _from_log_odds(self, log_odds: Tensor) -> Tensor:
         return self.nests._inverse_log_odds(log_odds)

@@ -80,12 +80,12 @@ class LabelNoise(nn.Module, ABC):
         else:
             self.register_buffer(name, value.clone())
 
+    @abstractmethod
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
         """Restore the start of the constructor, or what is known, also in memory that holds no values yet.
 
         Nothing is drawn. Of noise that is sharded over processes, all of them must call it.
         """
-        raise NotImplementedError(f"{type(self).__name__} must define reset_parameters.")
 
     @abstractmethod
     def matrix(self, dtype: torch.dtype | None = None) -> Tensor:
@@ -125,17 +125,6 @@ class LabelNoise(nn.Module, ABC):
     def log_right(self, log_p: Tensor, labels: Tensor) -> Tensor:
         r"""Logarithms of the probabilities that observed labels are the true ones, :math:`p_y T_{yy} / q_y`: ``(..., n)``."""
         return torch.gather(self.log_posterior(log_p, labels), -1, labels.unsqueeze(-1)).squeeze(-1)
-
-    def _outside(self, low: Tensor) -> ValueError:
-        return ValueError(
-            f"p holds observed probabilities that no true ones can give: with this noise, "
-            f"{self._bounds()}, got a class {float(low):.3g} beyond. Give probabilities inside these bounds, or use the "
-            "link of the clean labels."
-        )
-
-    @abstractmethod
-    def _bounds(self) -> str:
-        """What observed probabilities are possible, for an error."""
 
     def extra_repr(self) -> str:
         """Classes, and whether the noise is learned."""
@@ -232,11 +221,9 @@ class SymmetricNoise(LabelNoise):
         kept, floor = self._log_parts(log_q)
         share = torch.exp(floor - log_q)  # of an observed probability that is the floor
         if has_values(share) and bool((share.detach() >= 1.0).any()):
-            raise self._outside((torch.exp(floor) - torch.exp(log_q)).detach().max())
+            least = float(self.rate().detach().max()) / self.n_classes
+            raise _impossible(f"every class has at least {least:.3g}", (floor.exp() - log_q.exp()).detach().max())
         return log_q + torch.log1p(-share) - kept
-
-    def _bounds(self) -> str:
-        return f"every class has at least {float(self.rate().detach().max()) / self.n_classes:.3g}"
 
     @property
     def keeps_canonical(self) -> bool:
@@ -246,9 +233,8 @@ class SymmetricNoise(LabelNoise):
     def extra_repr(self) -> str:
         """Rate, and whether it is learned."""
         raw: Any = self.raw_rate
-        known = (
-            raw.numel() == 1 and has_values(raw) and not is_sharded(raw)
-        )  # one process alone must not wait for others
+        # one process alone must not wait for others
+        known = raw.numel() == 1 and has_values(raw) and not is_sharded(raw)
         rate = f"{float(self.rate().detach()):.3g}" if known else "..."
         return f"n_classes={self.n_classes}, rate={rate}, learned={self.learned}"
 
@@ -346,11 +332,8 @@ class TransitionNoise(LabelNoise):
         p = torch.linalg.solve(self.matrix(log_q.dtype), torch.exp(log_q), left=False)
         low = p.detach().min() if p.numel() and has_values(p) else None
         if low is not None and not bool(low > 0.0):
-            raise self._outside(-low)
+            raise _impossible("they are mixtures of the rows of its matrix", -low)
         return torch.log(p)
-
-    def _bounds(self) -> str:
-        return "they are mixtures of the rows of its matrix"
 
     @property
     def keeps_canonical(self) -> bool:
@@ -473,6 +456,13 @@ def _widen(raw: Any, dtype: torch.dtype | None) -> Tensor:
     """
     raw = at_least_single(whole(raw))  # a head that is split by class has it on all processes
     return raw.double() if dtype == torch.float64 else raw
+
+
+def _impossible(bounds: str, beyond: Tensor) -> ValueError:
+    return ValueError(
+        f"p holds observed probabilities that no true ones can give: with this noise, {bounds}, got a class "
+        f"{float(beyond):.3g} beyond. Give probabilities inside these bounds, or use the link of the clean labels."
+    )
 
 
 def _log_sum_where_possible(never: Tensor, log_sum: Callable[[Tensor], Tensor], joint: Tensor) -> Tensor:

@@ -134,9 +134,9 @@ class NoisyLink(Link):
     def _takes_masks(self) -> bool:
         return self.clean._takes_masks
 
-    def _without_masks(self, logits: Tensor, *, of_canonical_loss: bool = False) -> Tensor:
-        logits = super()._without_masks(logits, of_canonical_loss=of_canonical_loss)
-        read = of_canonical_loss and not logits.is_cuda and has_values(logits) and logits.numel()
+    def _without_masks(self, logits: Tensor, *, for_canonical_loss: bool = False) -> Tensor:
+        logits = super()._without_masks(logits, for_canonical_loss=for_canonical_loss)
+        read = for_canonical_loss and not logits.is_cuda and has_values(logits) and logits.numel()
         # one pass over the logits: where batches are small, each operation takes as long as the loss
         if read and logits.detach().amin().item() == -torch.inf and bool(self._factor_and_summand(logits)[0] < 1.0):
             raise ValueError(

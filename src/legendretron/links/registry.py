@@ -83,8 +83,7 @@ def register_link(name: str) -> Callable[[type[AnyLink]], type[AnyLink]]:
         if reserved := [setting for setting in cls.setting_names() if setting in _RESERVED]:
             raise ValueError(f"{cls.__name__} has a setting {reserved[0]!r}; {', '.join(_RESERVED)} are reserved.")
         before = _LINKS.get(name)
-        # the same class again: a notebook cell that is run twice, or a module that is reloaded
-        if before is not None and (before.__module__, before.__qualname__) != (cls.__module__, cls.__qualname__):
+        if before is not None and not _is_same(before, cls):
             raise ValueError(
                 f"the name {name!r} is taken by {before.__module__}.{before.__qualname__}; choose another."
             )
@@ -102,9 +101,8 @@ def link_names() -> tuple[str, ...]:
     >>> {"softmax", "composite", "canonical"} <= set(link_names())
     True
     """
-    return tuple(
-        sorted({*_LINKS, *_ABOVE, *(entry.name for entry in entry_points(group=ENTRY_POINTS) if _is_name(entry.name))})
-    )
+    installed = (entry.name for entry in entry_points(group=ENTRY_POINTS) if _is_name(entry.name))
+    return tuple(sorted({*_LINKS, *_ABOVE, *installed}))
 
 
 def names_without_settings() -> tuple[str, ...]:
@@ -115,11 +113,8 @@ def names_without_settings() -> tuple[str, ...]:
     >>> "softmax" in names_without_settings(), "noisy" in names_without_settings()
     (True, False)
     """
-    return tuple(
-        name
-        for name in link_names()
-        if name not in _ABOVE and (name not in _LINKS or not _required_settings(_LINKS[name]))
-    )
+    names = (name for name in link_names() if name not in _ABOVE)
+    return tuple(name for name in names if name not in _LINKS or not _required_settings(_LINKS[name]))
 
 
 def _required_settings(cls: type[Link]) -> list[str]:
@@ -160,12 +155,13 @@ def link_class(name: str) -> type[Link]:
     return _LINKS[name]
 
 
-def _find_name(link: Link) -> str:
-    def where(cls: type) -> tuple[str, str]:
-        return cls.__module__, cls.__qualname__
+def _is_same(cls: type, other: type) -> bool:
+    """Not by identity: a notebook cell may have been run twice, or a module reloaded."""
+    return (cls.__module__, cls.__qualname__) == (other.__module__, other.__qualname__)
 
-    # not by identity: a notebook cell or a module may have been run again since the link was made
-    name = next((name for name, cls in _LINKS.items() if where(cls) == where(type(link))), None)
+
+def _find_name(link: Link) -> str:
+    name = next((name for name, cls in _LINKS.items() if _is_same(cls, type(link))), None)
     if name is None:
         raise ValueError(f"{type(link).__name__} has no name, so it cannot be saved; give it one by @register_link.")
     return name

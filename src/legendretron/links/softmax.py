@@ -59,12 +59,6 @@ class SoftmaxLink(Link):
     def _canonical_losses(self, z: Tensor) -> Tensor:
         return -log_softmax_plus(z)
 
-    def _canonical_scores(self, logits: Tensor) -> Tensor:
-        # a subclass may define another map
-        if type(self) is not SoftmaxLink:
-            return super()._canonical_scores(logits)
-        return torch.log_softmax(logits, dim=-1)  # whose derivative in torch is exact
-
     def _scores_and_proba(self, logits: Tensor) -> tuple[Tensor, Tensor]:
         log_p = self._log_proba_of_logits(logits)
         return log_p, log_p.exp()

@@ -20,6 +20,51 @@ from legendretron.losses.reduction import Reduction
 
 __all__ = ["CanonicalLoss"]
 
+_WithProba = Callable[[Tensor], tuple[Tensor, Tensor]]
+_LogProba = Callable[[Tensor], Tensor]
+
+
+class _Scores(torch.autograd.Function):
+    """Canonical losses of all labels with a minus, ``x_k - F(x)``, with their exact derivative ``delta_kj - p_j``.
+
+    Automatic differentiation of the formula for ``F`` arrives at ``p`` by another way, which is longer and loses digits where
+    logits are large.
+    """
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(logits: Tensor, with_proba: _WithProba, log_proba: _LogProba) -> tuple[Tensor, Tensor]:
+        return with_proba(logits)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+        logits, _, ctx.log_proba = inputs
+        ctx.mark_non_differentiable(output[1])
+        ctx.save_for_backward(logits, output[1])
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor, _: Tensor) -> tuple[Tensor, None, None]:
+        logits, p = ctx.saved_tensors
+        if torch.is_grad_enabled():  # for higher derivatives, probabilities with a graph
+            p = ctx.log_proba(logits).exp()
+        return g - p * g.sum(-1, keepdim=True), None, None
+
+
+class _ScoresWithTangent(_Scores):
+    """For forward-mode differentiation, with which compilers cannot deal."""
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+        _Scores.setup_context(ctx, inputs, output)
+        ctx.save_for_forward(inputs[0])
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: Tensor, *_: None) -> tuple[Tensor, None]:
+        (logits,) = ctx.saved_tensors
+        p = ctx.log_proba(logits).exp()
+        return tangent - (p * tangent).sum(-1, keepdim=True), None
+
 
 class CanonicalLoss(LinkLoss):
     r"""Proper canonical loss of a link, :math:`\ell_y = F(z) - z_y` with :math:`z_C = 0`.
@@ -124,14 +169,14 @@ class CanonicalLoss(LinkLoss):
 
     def forward(self, z: Tensor, y: Tensor) -> Tensor:
         """See :meth:`Criterion.forward`."""
-        loss = self._fused(z, y)
+        loss = self._fused_loss(z, y)
         return super().forward(z, y) if loss is None else loss
 
-    def _fused(self, z: Tensor, y: Tensor) -> Tensor | None:
+    def _fused_loss(self, z: Tensor, y: Tensor) -> Tensor | None:
         """Compute the loss by a compiled function; None if there is none, or if plain operations must explain an error."""
         if self._is_softmax or not isinstance(z, Tensor) or not z.is_floating_point():
             return None
-        logits = self._logits(z)
+        logits = self._logits(z, masked=True)  # compiled functions notice those that they cannot deal with
         if not can_be_fused(logits, y):
             return None
         tensors = [t for module in self._parts for t in module._buffers.values() if t is not None]
@@ -168,12 +213,12 @@ class CanonicalLoss(LinkLoss):
             return None
         counted, index = labels != how.ignore_index, labels.clamp(0, self.n_classes - 1)
         x = logits if self.least is None else logits + self.least
-        of_label = x.gather(-1, index.unsqueeze(-1))
-        further = of_label - x
+        label_logit = x.gather(-1, index.unsqueeze(-1))
+        further = label_logit - x
         if weight is not None:
             further = further.masked_fill(weight == 0, 0.0) * weight  # zero times the infinity of a masked class
         # the loss of a label that is masked is infinite already
-        further = further.mean(-1).masked_fill(of_label.isneginf().squeeze(-1) | ~counted, 0.0)
+        further = further.mean(-1).masked_fill(label_logit.isneginf().squeeze(-1) | ~counted, 0.0)
         loss = torch.add(loss, further, alpha=share)
         if how.reduction == "none":
             return loss
@@ -181,20 +226,22 @@ class CanonicalLoss(LinkLoss):
         return loss.sum() if how.reduction == "sum" else loss.sum() / weights.sum()
 
     def _make_row_losses(self, like: Tensor) -> RowLosses | None:
-        rows = row_losses(self.canonical_link, like.new_empty(0))
-        if rows is None or not rows.can_run:
-            return None
-        return rows if self.least is None else rows.with_least(self.least)
+        return row_losses(self.canonical_link, like.new_empty(0), self.least)
 
     @property
     def _is_softmax(self) -> bool:
         return type(self.canonical_link) is SoftmaxLink and self.least is None
 
     def _without_masks(self, logits: Tensor) -> Tensor:
-        return self.canonical_link._without_masks(logits, of_canonical_loss=True)
+        return self.canonical_link._without_masks(logits, for_canonical_loss=True)
 
     def _scores_of_rows(self, logits: Tensor) -> Tensor:
-        scores = self.canonical_link._canonical_scores(logits)
+        link = self.canonical_link
+        if type(link) is SoftmaxLink:  # whose derivative in torch is exact
+            scores = torch.log_softmax(logits, dim=-1)
+        else:
+            function = _Scores if torch.compiler.is_compiling() else _ScoresWithTangent
+            scores = function.apply(logits, link._scores_and_proba, link._log_proba_of_logits)[0]  # type: ignore[no-untyped-call]
         return scores if self.least is None else scores + self.least.to(scores)
 
     def _predictor(self, p: Tensor) -> Tensor:

@@ -100,8 +100,8 @@ class Criterion(ProperLoss):
 
     # --- for users ---
 
-    def _logits(self, z: object) -> Tensor:
-        """Logits of all classes on the last axis, from an input of users."""
+    def _logits(self, z: object, *, masked: bool = False) -> Tensor:
+        """Logits of all classes on the last axis, from an input of users; not checked for masked classes if these may be."""
         x = check_float_tensor("z", z)
         n = self.n_classes
         size = x.shape[self.dim] if -x.dim() <= self.dim < x.dim() else 0
@@ -110,7 +110,9 @@ class Criterion(ProperLoss):
             raise ValueError(f"z must have {wanted} along axis dim={self.dim}, got shape {tuple(x.shape)}.")
         x = at_least_single(x)
         x = x if self.dim in (-1, x.dim() - 1) else x.movedim(self.dim, -1)
-        return append_reference(x) if n is not None and size == n - 1 else self._without_masks(x)
+        if n is not None and size == n - 1:
+            return append_reference(x)
+        return x if masked else self._without_masks(x)
 
     def _without_masks(self, logits: Tensor) -> Tensor:
         """Logits of all classes that users gave, checked for masked classes by losses that are not exact for these."""

@@ -82,10 +82,10 @@ def load_loss(path: str | os.PathLike[str]) -> Criterion:
 def _from_state(state: dict[str, Any]) -> Criterion:
     check_fields("a loss", state, _FIELDS)
     cls = _LOSSES[state["loss"]]
-    of_link = issubclass(cls, LinkLoss)
-    if of_link == (state["link"] is None):
-        raise ValueError(f"link must be {'present' if of_link else 'null'} for a {cls.__name__}.")
-    given = [link_from_state(state["link"])] if of_link else []
+    has_link = issubclass(cls, LinkLoss)
+    if has_link == (state["link"] is None):
+        raise ValueError(f"link must be {'present' if has_link else 'null'} for a {cls.__name__}.")
+    given = [link_from_state(state["link"])] if has_link else []
     make: Callable[..., Criterion] = cls  # each class has its own arguments
     try:
         loss = make(*given, weight=state["weight"], **state["settings"])

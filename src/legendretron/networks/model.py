@@ -22,7 +22,6 @@ from torch import Tensor
 from torch.nn import functional
 
 from legendretron._internal.chunks import chunks
-from legendretron.accelerate.cpu.network_training import CompiledNetworks
 from legendretron.links import LabelNoise, SoftmaxLink
 from legendretron.simplex import predicted_class
 from legendretron.training.features import Features
@@ -258,6 +257,8 @@ class NetworkModel(Model):
         """See :class:`Model`."""
         if not isinstance(features, np.ndarray):
             return None
+        from legendretron.accelerate.cpu.networks import CompiledNetworks
+
         widths = [self.n_features, *(outputs for _, outputs in self.layers)]
         return CompiledNetworks(
             features,

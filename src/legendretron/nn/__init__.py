@@ -3,7 +3,7 @@
 from typing import Any
 
 from legendretron.nn.head import LegendreHead, LegendreLink
-from legendretron.nn.init_weights import init_weights
+from legendretron.nn.link_module import init_weights
 from legendretron.nn.parameter_groups import parameter_groups
 
 __all__ = ["ClassParallel", "LegendreHead", "LegendreLink", "init_weights", "parameter_groups"]

@@ -12,8 +12,10 @@ from legendretron._internal.validation import check_integer, check_labels, full_
 from legendretron.links import LabelNoise, Link, NoisyLink, SymmetricNoise, TransitionNoise, make_link
 from legendretron.links.noise_models import known_noise, make_noise, wrong_share
 from legendretron.links.registry import check_link, check_settings
+from legendretron.losses.criterion import Criterion
+from legendretron.potentials import Potential
 
-__all__ = ["LinkModule", "observe"]
+__all__ = ["LinkModule", "init_weights", "observe"]
 
 #: Kinds that are learned, by the names that users give, and the share of labels that is replaced at the start. It is high, so
 #: that the network does not learn the noise before the rate has risen. A matrix starts lower: with much noise, a class could
@@ -179,3 +181,40 @@ class LinkModule(nn.Module, ABC):
         if self.noise is None:
             return torch.eye(self.n_classes)
         return self.noise.matrix().detach()
+
+
+def init_weights(module: nn.Module) -> bool:
+    """Reset a module to its start if it is one of this library, for the ``_init_weights`` of a model of Transformers.
+
+    ``from_pretrained`` builds a network without memory, and then calls ``_init_weights`` for every module that directly holds
+    parameters which were not in the file. This resets links, potentials, noise and losses; linear layers are left to
+    Transformers. A loss gets back the values it was made with, and a link from :func:`~legendretron.links.load_link` those of
+    its file; a link that was trained in the same program starts anew, so save it and load it.
+
+    Parameters
+    ----------
+    module : Module
+        Any module of the network.
+
+    Returns
+    -------
+    bool
+        Whether it was reset; if not, it is for others to initialise.
+
+    Examples
+    --------
+    In a class derived from ``PreTrainedModel``::
+
+        def _init_weights(self, module):
+            if not init_weights(module):
+                super()._init_weights(module)
+
+    >>> from legendretron.nn import LegendreHead
+    >>> head = LegendreHead(16, 3)
+    >>> init_weights(head.link), init_weights(head.linear)
+    (True, False)
+    """
+    if not isinstance(module, Link | LabelNoise | Potential | Criterion):
+        return False
+    module.reset_parameters()
+    return True

@@ -73,16 +73,16 @@ def parameter_groups(
     def of(kind: type[nn.Module]) -> set[int]:
         return {id(p) for module in model.modules() if isinstance(module, kind) for p in module.parameters()}
 
-    of_noise = of(LabelNoise)
-    of_links = of(Link) - of_noise
+    noise_ids = of(LabelNoise)
+    link_ids = of(Link) - noise_ids
     trained = [p for p in model.parameters() if p.requires_grad]
     groups = [
         {
             "name": "network",
             **(network or {}),
-            "params": [p for p in trained if id(p) not in of_links and id(p) not in of_noise],
+            "params": [p for p in trained if id(p) not in link_ids and id(p) not in noise_ids],
         },
-        {"name": "link", "weight_decay": 0.0, **(link or {}), "params": [p for p in trained if id(p) in of_links]},
-        {"name": "noise", "weight_decay": 0.0, **(noise or {}), "params": [p for p in trained if id(p) in of_noise]},
+        {"name": "link", "weight_decay": 0.0, **(link or {}), "params": [p for p in trained if id(p) in link_ids]},
+        {"name": "noise", "weight_decay": 0.0, **(noise or {}), "params": [p for p in trained if id(p) in noise_ids]},
     ]
     return [group for group in groups if group["params"]]

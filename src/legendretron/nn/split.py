@@ -6,17 +6,19 @@ import torch
 from torch import Tensor
 from torch.distributed.tensor import Shard
 
-from legendretron._internal.process_groups import replicate, whole
-from legendretron.links import LabelNoise, Link
+from legendretron._internal.process_groups import reduce_shards, replicate, split_logsumexp, whole
+from legendretron._internal.validation import at_least_single
+from legendretron.links import CanonicalLink, LabelNoise, Link
 from legendretron.nn.link_module import observe
+from legendretron.potentials import NestedLogSumExp
 
 __all__ = ["gather_log_proba", "sharded_nll", "sharded_nll_and_hits"]
 
 
 def gather_log_proba(link: Link, z: Tensor) -> Tensor:
     """Log-probabilities ``(..., C)`` as a plain tensor on each process, from predictors split by class."""
-    of_classes, of_reference = _log_proba(link, z)
-    return link._shaped(torch.cat([whole(of_classes), whole(of_reference)], dim=-1), z)
+    class_log_p, reference_log_p = _log_proba(link, z)
+    return link._reshape(torch.cat([whole(class_log_p), whole(reference_log_p)], dim=-1), z)
 
 
 def sharded_nll(
@@ -31,10 +33,10 @@ def sharded_nll(
 
     Noise must be symmetric: then the observed probability of a label depends on its true probability alone.
     """
-    of_classes, of_reference = _log_proba(link, z)
+    class_log_p, reference_log_p = _log_proba(link, z)
     labels = labels.reshape(-1, 1)
     counts = labels != ignore_index
-    picked = observe(noise, _of_labels(of_classes, of_reference, torch.where(counts, labels, -1)))
+    picked = observe(noise, _pick_labels(class_log_p, reference_log_p, torch.where(counts, labels, -1)))
     nll = -torch.where(counts, picked, 0.0).reshape(z.shape[:-1])
     if reduction == "none":
         return nll
@@ -48,27 +50,27 @@ def sharded_nll_and_hits(
 
     Of classes that are equally likely the first counts, as everywhere.
     """
-    of_classes, of_reference = _log_proba(link, z)
-    picked = _of_labels(of_classes, of_reference, labels.unsqueeze(-1))
-    log_p = of_classes.detach()
-    highest = torch.maximum(whole(log_p.amax(-1, keepdim=True)), whole(of_reference.detach()))
+    class_log_p, reference_log_p = _log_proba(link, z)
+    picked = _pick_labels(class_log_p, reference_log_p, labels.unsqueeze(-1))
+    log_p = class_log_p.detach()
+    highest = torch.maximum(whole(log_p.amax(-1, keepdim=True)), whole(reference_log_p.detach()))
     is_highest = log_p >= replicate(highest, log_p)
     first = whole(torch.where(is_highest, _columns(log_p, labels.device), log_p.shape[-1]).amin(-1))
     return -observe(noise, picked).squeeze(-1), first == labels
 
 
-def _columns(of_classes: Tensor, device: torch.device) -> Tensor:
+def _columns(class_log_p: Tensor, device: torch.device) -> Tensor:
     """Numbers of the classes, split as these are."""
-    columns = replicate(torch.arange(of_classes.shape[-1], device=device), of_classes)
+    columns = replicate(torch.arange(class_log_p.shape[-1], device=device), class_log_p)
     return columns.redistribute(placements=[Shard(0)])  # type: ignore[attr-defined]
 
 
-def _of_labels(of_classes: Tensor, of_reference: Tensor, labels: Tensor) -> Tensor:
+def _pick_labels(class_log_p: Tensor, reference_log_p: Tensor, labels: Tensor) -> Tensor:
     """Log-probabilities ``(n, 1)`` of labels ``(n, 1)``; those of no class are 0."""
-    n_outputs = of_classes.shape[-1]
-    columns = _columns(of_classes, labels.device)
-    picked = torch.where(columns == replicate(labels, of_classes), of_classes, 0.0).sum(-1, keepdim=True)
-    return whole(picked) + torch.where(labels == n_outputs, whole(of_reference), 0.0)
+    n_outputs = class_log_p.shape[-1]
+    columns = _columns(class_log_p, labels.device)
+    picked = torch.where(columns == replicate(labels, class_log_p), class_log_p, 0.0).sum(-1, keepdim=True)
+    return whole(picked) + torch.where(labels == n_outputs, whole(reference_log_p), 0.0)
 
 
 def _log_proba(link: Link, z: Tensor) -> tuple[Tensor, Tensor]:
@@ -76,4 +78,25 @@ def _log_proba(link: Link, z: Tensor) -> tuple[Tensor, Tensor]:
     rows = link._rows("z", z, link.n_classes - 1)
     with torch.autocast(z.device.type, enabled=False):
         link._initialize_once(rows)
-        return link._split_log_proba(rows)
+        return (
+            _split_nests(link.nests, rows) if isinstance(link, CanonicalLink) else _split_softmax(link._log_odds(rows))
+        )
+
+
+def _split_softmax(log_odds: Tensor) -> tuple[Tensor, Tensor]:
+    reference = replicate(torch.zeros(1, 1, dtype=log_odds.dtype, device=log_odds.device), log_odds)
+    total = split_logsumexp(log_odds, reference)
+    return log_odds - total, -total
+
+
+def _split_nests(nests: NestedLogSumExp, z: Tensor) -> tuple[Tensor, Tensor]:
+    """The formulas of NestedLogSumExp with the reference class apart."""
+    mu, beta = torch.exp(at_least_single(nests.log_mu)).unsqueeze(-1), torch.exp(at_least_single(nests.log_beta))
+    # of all classes, as in one process
+    top = reduce_shards(z.detach().amax(-1, keepdim=True)).clamp_min(0.0).unsqueeze(-2)
+    logits = mu * (z.unsqueeze(-2) - top) + at_least_single(nests.offsets)  # (n, M, K)
+    reference = at_least_single(nests.reference_offset).unsqueeze(-1) - mu * top  # (n, M, 1)
+    total = split_logsumexp(logits, reference)  # (n, M, 1)
+    gate = beta / mu * total + nests.gate_bias.unsqueeze(-1)
+    log_pi = torch.log_softmax(gate, dim=-2) - total
+    return torch.logsumexp(log_pi + logits, dim=-2), torch.logsumexp(log_pi + reference, dim=-2)

@@ -145,7 +145,7 @@ class CPFlowNetwork(FICNN):
             the normalisation is that of the whole batch, the same everywhere.
         """
         x = self._rows("x", x)
-        total = sum_over_ranks if across_ranks else _unchanged
+        total = sum_over_ranks if across_ranks else _identity
         if not across_ranks and x.shape[-2] < 2:
             raise ValueError(f"x must hold at least two rows to take a variance of, got {x.shape[-2]}.")
         plain = FICNN._ridge_of(self, self._tensors()[:5])
@@ -205,5 +205,5 @@ class CPFlowNetwork(FICNN):
             self._needs_batch = not bool(self.initialized)
 
 
-def _unchanged(tensor: Tensor) -> Tensor:
+def _identity(tensor: Tensor) -> Tensor:
     return tensor

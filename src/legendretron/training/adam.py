@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from legendretron.accelerate.cuda.support import kernels_apply
+from legendretron.accelerate.support import kernels_apply
 from legendretron.training.penalty import Penalty
 
 __all__ = ["Adam"]

@@ -10,7 +10,7 @@ import scipy.sparse
 import torch
 from torch import Tensor
 
-from legendretron.accelerate.cuda.support import kernels_apply
+from legendretron.accelerate.support import kernels_apply
 
 __all__ = ["DenseFeatures", "Features", "SparseFeatures", "as_features"]
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from legendretron._internal.chunks import chunks
-from legendretron.accelerate.cpu.support import compiled_applies
+from legendretron.accelerate.support import compiled_applies
 from legendretron.training.features import DenseFeatures, Features, SparseFeatures
 
 __all__ = ["Products"]

@@ -10,10 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from legendretron.accelerate.cpu.support import compiled_applies
-from legendretron.accelerate.cpu.training import CompiledTraining, Csr
-from legendretron.accelerate.cuda.support import kernels_apply
 from legendretron.accelerate.forms import fits_kernels, link_form
+from legendretron.accelerate.support import compiled_applies, kernels_apply
 from legendretron.training.adam import Adam
 from legendretron.training.cuda_graph import capture_graph
 from legendretron.training.features import DenseFeatures, Features, SparseFeatures
@@ -23,7 +21,7 @@ from legendretron.training.penalty import Penalty
 from legendretron.training.threads import thread_count
 
 if TYPE_CHECKING:
-    from legendretron.accelerate.cuda.step import LinkStep
+    from legendretron.accelerate.cuda.training import LinkStep
 
 __all__ = ["AnyStep", "CapturedStep", "CompiledStep", "Step", "make_step"]
 
@@ -98,7 +96,7 @@ def _kernels_for(model: Model) -> LinkStep | None:
     form = link_form(model.link)
     if form is None or form.known_matrix is not None or not fits_kernels(form):
         return None
-    from legendretron.accelerate.cuda.step import LinkStep
+    from legendretron.accelerate.cuda.training import LinkStep
 
     return LinkStep(form, model.flat, model.n_weights)
 
@@ -206,12 +204,12 @@ class CompiledStep:
             self._at_once = max(1, min(4 * self._at_once, allowed))
 
 
-def _arrays_of(features: Features, dtype: torch.dtype) -> np.ndarray | Csr | None:
+def _arrays_of(features: Features, dtype: torch.dtype) -> np.ndarray | tuple[np.ndarray, ...] | None:
     """The matrix as arrays that share its memory; None if it is of another kind or precision."""
     if isinstance(features, DenseFeatures) and features.x.dtype == dtype and features.x.is_contiguous():
         return features.x.numpy()
     if isinstance(features, SparseFeatures) and features.values.dtype == dtype:
-        return Csr(*(part.numpy() for part in (features.starts, features.columns, features.values)))
+        return tuple(part.numpy() for part in (features.starts, features.columns, features.values))
     return None
 
 
@@ -233,6 +231,8 @@ def _compiled(step: Step) -> CompiledStep | None:
     form, penalty = link_form(model.link), step.penalty
     if form is None or features is None or penalty is None:
         return None
+    from legendretron.accelerate.cpu.training import CompiledTraining
+
     strengths = penalty.strengths.contiguous(), penalty.shared_strength().to(flat), penalty.centre_of_link()
     of_penalty = tuple(tensor.numpy() for tensor in strengths)
     return CompiledStep(step, CompiledTraining(features, state, totals, of_penalty, form, step.n_rows, numbers))

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from legendretron.accelerate.cpu.support import has_numba
+from legendretron.accelerate.support import has_numba
 
 if has_numba():
     from legendretron.accelerate.cpu.compiling import cached, compiled

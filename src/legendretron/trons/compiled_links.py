@@ -6,8 +6,7 @@ import math
 
 import numpy as np
 
-from legendretron.accelerate.cpu.compiling import cached
-from legendretron.accelerate.cpu.entries import at, put
+from legendretron.accelerate.cpu.compiling import at, cached, put
 from legendretron.accelerate.cpu.products import add_product
 from legendretron.accelerate.cpu.vectors import activate, fill
 

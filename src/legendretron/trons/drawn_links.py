@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import expit
 
-from legendretron.accelerate.cpu.support import has_numba
+from legendretron.accelerate.support import has_numba
 from legendretron.trons.laplace import log_likelihood
 from legendretron.trons.link_prior import trigonometric_features
 

@@ -16,8 +16,7 @@ from torch.nn.functional import logsigmoid, softplus
 from legendretron._internal.start import set_start
 from legendretron._internal.validation import check_integer, check_two_classes
 from legendretron.links.base import Link
-from legendretron.links.binary_potential import SATURATION
-from legendretron.links.potential_table import PotentialTable
+from legendretron.links.binary_potential import SATURATION, PotentialTable
 from legendretron.links.registry import register_link
 
 #: A table has at most so many knots, so that no file can ask for more memory than that.

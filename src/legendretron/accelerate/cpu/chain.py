@@ -7,9 +7,9 @@ Block ``b`` maps ``x`` to ``y = alpha x + gamma A^T d`` with ``d`` a function of
 Training, heads and predictions all use these functions, with a block of rows at a time that stays in the cache. Arrays are
 *units times rows*, see :mod:`legendretron.accelerate.cpu.vectors`.
 
-For heads and predictions, :func:`chain_probabilities` and :func:`chain_backward` take addresses: Numba takes longer to look
-at arrays than small work takes. ``where`` holds those of all parameters. ``width`` rows, a multiple of 16, are computed at
-once. The backward pass needs predictors and log-probabilities alone.
+For heads and predictions, :func:`chain_probabilities` and :func:`chain_backward` take addresses, see
+:func:`legendretron.accelerate.cpu.compiling.array_at`; ``where`` holds those of all parameters. ``width`` rows, a multiple of
+16, are computed at once. The backward pass needs predictors and log-probabilities alone.
 """
 
 from __future__ import annotations
@@ -20,13 +20,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from legendretron.accelerate.cpu.compiling import cached, compiled
-from legendretron.accelerate.cpu.entries import array_at, at, put
+from legendretron.accelerate.cpu.compiling import array_at, at, cached, compiled, put
 from legendretron.accelerate.cpu.inner_networks import inner_backward, inner_forward
 from legendretron.accelerate.cpu.products import add_dot, add_outers, add_product, product_plus
 from legendretron.accelerate.cpu.ridge_parameters import block_lengths, fold, gather_parameters, new_ridges, pull_back
-from legendretron.accelerate.cpu.softmax import exponentials, load_rows, store_rows
-from legendretron.accelerate.cpu.vectors import exp_differences, extremes, fill, lower, multiply, multiply_by, scale
+from legendretron.accelerate.cpu.softmax import load_rows, store_rows
+from legendretron.accelerate.cpu.vectors import exp_differences, extremes, fill, lower, multiply, scale
 
 __all__ = [
     "Units",
@@ -59,7 +58,7 @@ class Units(NamedTuple):
 
 @compiled
 def new_units(sizes, n_blocks, width, like):
-    """Memory for the units of so many blocks; with 0 there is none for a pullback."""
+    """Memory for the units of ``n_blocks`` blocks; 0 is for one block, without a pullback."""
     rank, _, n_raw, _ = block_lengths(sizes)
     one, kind = rank * width, like.dtype
     size, more = max(1, n_blocks) * one, one if n_blocks > 0 else 0
@@ -92,7 +91,7 @@ def block_output(b, sizes, ridges, units, slot, points, p_x, p_y, width):
     rank, _, n_raw, _ = block_lengths(sizes)
     product_plus(
         ridges.stack, b * rank * sizes.stride, sizes.stride, sizes.n_out, rank, units.scaled, slot * rank * width,
-        points.dtype.type(1), points, p_x, ridges.mixing[(b + 1) * n_raw - 2], points, p_y, width,
+        points, p_x, ridges.mixing[(b + 1) * n_raw - 2], points, p_y, width,
     )  # fmt: skip
 
 
@@ -114,16 +113,14 @@ def block_backward(b, start, sizes, ridges, units, points, p_x, p_dy, grad, want
         ridges.mixing, b * n_raw, units.positive, units.slope, units.d, units.up, b * size, units.cot_d, units.cot_w,
         units.cot_z, 0, units.partial, grad, p_bias, sizes.hidden, sizes.mixed, sizes.depth, width,
     )  # fmt: skip
-    multiply_by(units.cot_z, 0, size, gamma)
+    scale(units.cot_z, 0, gamma, units.cot_z, 0, size)
     if wanted:
         add_dot(points, p_x, points, p_dy, grad, p_bias + rank + n_raw - 2, n_out * width)
         add_outers(
             units.cot_z, 0, units.scaled, b * size, rank, points, p_x, points, p_dy, n_out, ridges.stack_grad, p_a, stride,
             width,
         )  # fmt: skip
-    product_plus(
-        ridges.stack, p_a, stride, n_out, rank, units.cot_z, 0, points.dtype.type(1), points, p_dy, alpha, points, p_dy, width
-    )  # fmt: skip
+    product_plus(ridges.stack, p_a, stride, n_out, rank, units.cot_z, 0, points, p_dy, alpha, points, p_dy, width)
 
 
 @cached
@@ -139,9 +136,8 @@ def chain_probabilities(like, where, first, last, width, sizes, z, intercept, lo
     fold(gather_parameters(where, sizes, like), 0, sizes, ridges)
     z, intercept = array_at(z, last * n_out, like), array_at(intercept, n_out, like)
     out = array_at(out, last * n_classes, like)
-    points, spare = np.empty(n_classes * width, like.dtype), np.empty(width, like.dtype)
-    top, best, total = np.empty(width, like.dtype), np.empty(width, like.dtype), np.empty(width, like.dtype)
-    least = np.empty(width, like.dtype)
+    points, unused = np.empty(n_classes * width, like.dtype), np.empty(width, like.dtype)
+    top, least, total = np.empty(width, like.dtype), np.empty(width, like.dtype), np.empty(width, like.dtype)
     bad = -1
     for begin in range(first, last, width):
         rows = min(width, last - begin)
@@ -150,13 +146,16 @@ def chain_probabilities(like, where, first, last, width, sizes, z, intercept, lo
             block_units(b, sizes, ridges, units, 0, points, 0, width)
             block_output(b, sizes, ridges, units, 0, points, 0, 0, width)
         fill(points, n_out * width, width, kind(0))
+        fill(top, 0, width, kind(0))
         fill(least, 0, width, kind(0))
+        fill(total, 0, width, kind(0))
         for k in range(n_out):
-            extremes(points, k * width, spare, least, width)
-        if log:
-            exponentials(points, 0, n_classes, top, best, spare, 0, 0, total, width)
-        else:
-            exponentials(points, 0, n_classes, top, best, points, 0, width, total, width)
+            extremes(points, k * width, top, least, width)
+        for k in range(n_classes):
+            if log:
+                exp_differences(points, k * width, top, unused, 0, total, width)
+            else:
+                exp_differences(points, k * width, top, points, k * width, total, width)
         for j in range(rows):
             finite = at(total, j) <= largest and at(least, j) - at(top, j) >= -largest  # false for NaN
             if bad < 0 and not finite:

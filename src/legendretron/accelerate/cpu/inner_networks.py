@@ -1,63 +1,41 @@
 """The networks inside the blocks of a chain, layer by layer for as many rows as a vector has entries.
 
-Arrays are as in :mod:`legendretron.accelerate.cpu.vectors`.
+Layers have ``hidden`` units, of which the first ``mixed`` see the layer before; the last layer is one unit. Arrays are as in
+:mod:`legendretron.accelerate.cpu.vectors`.
 """
 
 from __future__ import annotations
 
-from llvmlite import ir
-from numba.core import cgutils
+from legendretron.accelerate.cpu.vector_code import vector_function
 
-from legendretron.accelerate.cpu.vector_code import INDEX, Value, vector_function
-
-__all__ = [
-    "inner_backward",
-    "inner_forward",
-]
+__all__ = ["inner_backward", "inner_forward"]
 
 
 class _Network:
-    """Places of units and of mixing weights. Layers have ``hidden`` units; the first ``mixed`` see the layer before."""
+    """Places of units and of mixing weights."""
 
     def __init__(self, code, raw, p_raw, hidden, mixed, depth, width):
         self.code, self.raw, self.p_raw = code, raw, p_raw
-        self.hidden, self.mixed, self.width = hidden, mixed, width
-        self.one, self.builder = ir.Constant(INDEX, 1), code.builder
-        self.last = self.builder.sub(depth, self.one)
-        self.depth = depth
+        self.hidden, self.mixed, self.depth, self.width = hidden, mixed, depth, width
 
     def feeds(self, k):
         """How many units of the next layer see layer ``k``: one, if that is the last unit."""
-        return self.builder.select(self.builder.icmp_unsigned("<", k, self.last), self.mixed, self.one)
+        return (k + 1).where("<", self.depth, self.mixed, 1)
 
-    def unit(self, k, i, j):
+    def unit(self, k, i):
         """Place of unit ``i`` of layer ``k``."""
-        unit = self.builder.add(self.builder.mul(k, self.hidden), i)
-        return self.builder.add(j, self.builder.mul(unit, self.width))
+        return (k * self.hidden + i) * self.width
 
     def weight(self, k, o, i):
         """Weight of unit ``i`` of layer ``k`` in unit ``o`` of the next layer."""
-        row = self.builder.add(self.builder.mul(k, self.mixed), o)
-        place = self.code.index(self.builder.add(self.p_raw, i), row, self.hidden)
-        return self.code.spread(self.raw.load(place, 1), self.code.lanes)
-
-    def next(self, k):
-        return self.builder.add(k, self.one)
-
-    def layers(self, body, down=False):
-        with cgutils.for_range(self.builder, self.depth) as loop:
-            body(self.builder.sub(self.last, loop.index) if down else loop.index)
-
-    def each(self, n, body):
-        with cgutils.for_range(self.builder, n) as loop:
-            body(loop.index)
+        return self.raw.load(self.p_raw + (k * self.mixed + o) * self.hidden + i, 1)
 
     def sum(self, start, n, term):
         """``start`` plus the sum of ``term(i)``."""
-        (total,) = self.code.sums(1, self.code.lanes)
-        self.builder.store(start.value, total)
-        self.each(n, lambda i: self.code.add_to(total, term(i)))
-        return Value(self.code, self.builder.load(total))
+        total = self.code.total(start)
+        with self.code.loop(n) as i:
+            total.add(term(i))
+        return total.get()
 
 
 @vector_function
@@ -67,70 +45,36 @@ def inner_forward(code, raw, p_raw, z, positive, slope, d, up, p, hidden, mixed,
     ``z`` is changed; the other arrays hold the block's units from ``p`` on.
     """
     net = _Network(code, raw, p_raw, hidden, mixed, depth, width)
-    zero, one = (code.number(value, code.kind(code.lanes)) for value in (0.0, 1.0))
-
-    def rows(j):
-        own = code.builder.add(p, j)
-
-        def upwards(k):
-            def activate_unit(i):
-                values = code.softplus_and_sigmoid(z.load(net.unit(k, i, j), code.lanes))
-                for memory, value in zip((positive, slope), values, strict=True):
-                    memory.store(net.unit(k, i, own), value)
-
-            def feed(o):
-                place = net.unit(net.next(k), o, j)
-                seen = lambda i: net.weight(k, o, i) * positive.load(net.unit(k, i, own), code.lanes)  # noqa: E731
-                z.store(place, net.sum(z.load(place, code.lanes), hidden, seen))
-
-            net.each(hidden, activate_unit)
-            net.each(net.feeds(k), feed)
-
-        def downwards(k):
-            def gather(i):
-                seen = lambda o: net.weight(k, o, i) * d.load(net.unit(net.next(k), o, own), code.lanes)  # noqa: E731
-                value, place = net.sum(zero, net.feeds(k), seen), net.unit(k, i, own)
+    with code.pieces(width) as j:
+        own = p + j
+        with code.loop(depth) as k:
+            with code.loop(hidden) as i:
+                values = code.softplus_and_sigmoid(z.load(j + net.unit(k, i)))
+                positive.store(own + net.unit(k, i), values[0])
+                slope.store(own + net.unit(k, i), values[1])
+            with code.loop(net.feeds(k)) as o:
+                place = j + net.unit(k + 1, o)
+                seen = lambda i: positive.load(own + net.unit(k, i)) * net.weight(k, o, i)  # noqa: E731
+                z.store(place, net.sum(z.load(place), hidden, seen))
+        last = net.unit(depth, 0)
+        one = code.spread(1.0, code.lanes)
+        value = final.where("!=", 0, code.softplus_and_sigmoid(z.load(j + last))[1], one)
+        up.store(own + last, one)
+        slope.store(own + last, value)
+        d.store(own + last, value)
+        with code.loop(depth) as above:
+            k = depth - above - 1
+            with code.loop(hidden) as i:
+                seen = lambda o: d.load(own + net.unit(k + 1, o)) * net.weight(k, o, i)  # noqa: E731
+                value, place = net.sum(0.0, net.feeds(k), seen), own + net.unit(k, i)
                 up.store(place, value)
-                d.store(place, value * slope.load(place, code.lanes))
-
-            net.each(hidden, gather)
-
-        net.layers(upwards)
-        nothing = ir.Constant(INDEX, 0)
-        last = net.unit(depth, nothing, own)
-        sigmoid = code.softplus_and_sigmoid(z.load(net.unit(depth, nothing, j), code.lanes))[1]
-        ends = code.builder.icmp_unsigned("!=", final, nothing)
-        value = Value(code, code.builder.select(ends, sigmoid.value, one.value))
-        up.store(last, one)
-        for memory in (slope, d):
-            memory.store(last, value)
-        net.layers(downwards, down=True)
-
-    code.pieces(width, code.lanes, rows)
+                d.store(place, value * slope.load(place))
 
 
 @vector_function
 def inner_backward(
-    code,
-    raw,
-    p_raw,
-    positive,
-    slope,
-    d,
-    up,
-    p,
-    cot_d,
-    cot_w,
-    cot_z,
-    pz,
-    sums,
-    grad,
-    p_bias,
-    hidden,
-    mixed,
-    depth,
-    width,
-):
+    code, raw, p_raw, positive, slope, d, up, p, cot_d, cot_w, cot_z, pz, sums, grad, p_bias, hidden, mixed, depth, width
+):  # fmt: skip
     """From cotangents of ``d`` to those of ``z``, upwards through the recursion of ``d`` and down through that of ``z``.
 
     ``d = s(z) w`` with ``w`` in ``up``; the slope ``s`` of a softplus has the derivative ``s (1 - s)``. ``cot_d`` and
@@ -138,66 +82,47 @@ def inner_backward(
     mixing weights' cotangents, are added to ``grad`` from ``p_bias`` on; ``sums`` has a vector for each of them.
     """
     net = _Network(code, raw, p_raw, hidden, mixed, depth, width)
-    kind = code.kind(code.lanes)
-    zero, nothing, lanes = code.number(0.0, kind), ir.Constant(INDEX, 0), ir.Constant(INDEX, code.lanes)
-    rank = code.builder.add(code.builder.mul(hidden, depth), net.one)
-    n_mixing = code.builder.add(code.builder.mul(net.last, mixed), net.one)
-    n_sums = code.builder.add(rank, code.builder.mul(n_mixing, hidden))
+    rank = hidden * depth + 1
+    n_sums = rank + ((depth - 1) * mixed + 1) * hidden
 
     def add(number, value):
-        place = code.builder.mul(number, lanes)
-        sums.store(place, sums.load(place, code.lanes) + value)
+        place = number * code.lanes
+        sums.store(place, sums.load(place) + value)
 
-    def rows(j):
-        own, of_z = code.builder.add(p, j), code.builder.add(pz, j)
+    with code.loop(n_sums) as i:
+        sums.store(i * code.lanes, code.spread(0.0, code.lanes))
+    with code.pieces(width) as j:
+        own, p_cot = p + j, pz + j
 
-        def differentiate(k, i):
-            place = net.unit(k, i, j)
-            c = cot_d.load(place, code.lanes)
-            s, w = (memory.load(net.unit(k, i, own), code.lanes) for memory in (slope, up))
-            cot_w.store(place, c * s)
-            cot_z.store(net.unit(k, i, of_z), c * w * (s - s * s))
+        def differentiate(unit):
+            c, s, w = cot_d.load(j + unit), slope.load(own + unit), up.load(own + unit)
+            cot_w.store(j + unit, c * s)
+            cot_z.store(p_cot + unit, c * w * (s - s * s))
 
-        def upwards(k):
-            def feed(o):
-                place = net.unit(net.next(k), o, j)
-                seen = lambda i: net.weight(k, o, i) * cot_w.load(net.unit(k, i, j), code.lanes)  # noqa: E731
-                cot_d.store(place, net.sum(cot_d.load(place, code.lanes), hidden, seen))
-
-            net.each(hidden, lambda i: differentiate(k, i))
-            net.each(net.feeds(k), feed)
-
-        def downwards(k):
-            def gather(i):
-                seen = lambda o: net.weight(k, o, i) * cot_z.load(net.unit(net.next(k), o, of_z), code.lanes)  # noqa: E731
-                place = net.unit(k, i, of_z)
-                value = net.sum(zero, net.feeds(k), seen) * slope.load(net.unit(k, i, own), code.lanes)
-                value = cot_z.load(place, code.lanes) + value
-                cot_z.store(place, value)
-                add(code.index(i, k, hidden), value)
-
-            def mix(o):
-                above = net.next(k)
-                left = d.load(net.unit(above, o, own), code.lanes), cot_z.load(net.unit(above, o, of_z), code.lanes)
-                row = code.index(rank, code.builder.add(code.builder.mul(k, mixed), o), hidden)
-
-                def weigh(i):
-                    right = cot_w.load(net.unit(k, i, j), code.lanes), positive.load(net.unit(k, i, own), code.lanes)
-                    add(code.builder.add(row, i), left[0] * right[0] + left[1] * right[1])
-
-                net.each(hidden, weigh)
-
-            net.each(hidden, gather)
-            net.each(net.feeds(k), mix)
-
-        net.layers(upwards)
-        differentiate(depth, nothing)
-        add(code.builder.sub(rank, net.one), cot_z.load(net.unit(depth, nothing, of_z), code.lanes))
-        net.layers(downwards, down=True)
-
-    net.each(n_sums, lambda i: sums.store(code.builder.mul(i, lanes), zero))
-    code.pieces(width, code.lanes, rows)
-    with cgutils.for_range(code.builder, n_sums) as loop:
-        place = code.builder.add(p_bias, loop.index)
-        total = sums.load(code.builder.mul(loop.index, lanes), code.lanes).value
-        grad.store(place, code.sum_of(total, grad.load(place, 1)))
+        with code.loop(depth) as k:
+            with code.loop(hidden) as i:
+                differentiate(net.unit(k, i))
+            with code.loop(net.feeds(k)) as o:
+                place = j + net.unit(k + 1, o)
+                seen = lambda i: cot_w.load(j + net.unit(k, i)) * net.weight(k, o, i)  # noqa: E731
+                cot_d.store(place, net.sum(cot_d.load(place), hidden, seen))
+        differentiate(net.unit(depth, 0))
+        add(rank - 1, cot_z.load(p_cot + net.unit(depth, 0)))
+        with code.loop(depth) as above:
+            k = depth - above - 1
+            with code.loop(hidden) as i:
+                seen = lambda o: cot_z.load(p_cot + net.unit(k + 1, o)) * net.weight(k, o, i)  # noqa: E731
+                unit = net.unit(k, i)
+                value = net.sum(0.0, net.feeds(k), seen) * slope.load(own + unit)
+                value = cot_z.load(p_cot + unit) + value
+                cot_z.store(p_cot + unit, value)
+                add(k * hidden + i, value)
+            with code.loop(net.feeds(k)) as o:
+                fed = net.unit(k + 1, o)
+                left = d.load(own + fed), cot_z.load(p_cot + fed)
+                with code.loop(hidden) as i:
+                    unit = net.unit(k, i)
+                    mixed_here = left[0] * cot_w.load(j + unit) + left[1] * positive.load(own + unit)
+                    add(rank + (k * mixed + o) * hidden + i, mixed_here)
+    with code.loop(n_sums) as i:
+        grad.store(p_bias + i, sums.load(i * code.lanes).sum(grad.load(p_bias + i, 1)))

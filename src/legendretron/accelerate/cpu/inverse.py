@@ -10,11 +10,10 @@ import math
 
 import numpy as np
 
-from legendretron.accelerate.cpu.compiling import cached, compiled
-from legendretron.accelerate.cpu.entries import at, put
+from legendretron.accelerate.cpu.compiling import at, cached, compiled, put
 from legendretron.accelerate.cpu.inner_networks import inner_forward
 from legendretron.accelerate.cpu.products import add_product
-from legendretron.accelerate.cpu.vectors import activate, add_multiple, fill, multiply, multiply_by
+from legendretron.accelerate.cpu.vectors import activate, add_multiple, fill, multiply, scale
 
 __all__ = ["ridge_duals"]
 
@@ -42,7 +41,7 @@ def _evaluate(
     inner_forward(numbers, p_mixing, z, positive, slope, rho, up, 0, hidden, hidden, depth, int(final_softplus), width)
     if final_softplus:
         activate(z, last, positive, slope, last, width)
-    multiply_by(rho, 0, units, gamma)
+    scale(rho, 0, gamma, rho, 0, units)
     for j in range(units):
         put(rho, j, at(rho, j) - at(s, j))
     fill(g_rho, 0, units, 0.0)
@@ -101,7 +100,7 @@ def _factor(slope, up, gram, numbers, hidden, depth, final_softplus, e, e_gram, 
             fill(lower, place, width, 0.0)
             for c in range(min((v // hidden + 1) * hidden, rank)):
                 add_multiple(e_gram, u * row + c * width, e, v * row + c * width, lower, place, width)
-            multiply_by(lower, place, width, gamma)
+            scale(lower, place, gamma, lower, place, width)
             if u == v:
                 for j in range(width):
                     put(lower, place + j, at(lower, place + j) + alpha)
@@ -206,7 +205,7 @@ def ridge_duals(ay, scales, gram, numbers, n, hidden, depth, final_softplus, tol
                 break
             _factor(slope, up, gram, numbers, hidden, depth, final_softplus, e, e_gram, lower, minus, root)
             _solve(rho, numbers, hidden, depth, e, e_gram, lower, minus, v, step)
-            multiply_by(step, 0, units, alpha)
+            scale(step, 0, alpha, step, 0, units)
             for j in range(width):
                 put(decrease, j, 0.0)
                 put(factor, j, 1.0)

@@ -16,23 +16,20 @@ from legendretron.accelerate.forms import LinkForm
 if TYPE_CHECKING:
     from legendretron.accelerate.cpu.ridge_parameters import Sizes
 
-__all__ = ["ChainOnCPU", "NestsOnCPU", "chain_sizes", "in_threads"]
+__all__ = ["LIKE", "ChainOnCPU", "NestsOnCPU", "chain_sizes", "in_threads"]
 
 T = TypeVar("T")
 
 _LANES = 16  # rows are filled up to a multiple of this, the entries of a vector
 #: Rows that go through the link together: enough to fill vectors, and fewer where a row has many numbers, for the cache.
-_WIDTH, _NARROW, _MANY_NUMBERS = 64, 32, 4096
+_WIDTH, _NARROW, _MANY_NUMBERS = 64, 32, 2048
 _PART = 1_000_000  # multiplications that are worth a thread
-_LIKE = {torch.float32: np.empty(0, np.float32), torch.float64: np.empty(0, np.float64)}
+#: Arrays that tell compiled functions the precision.
+LIKE = {torch.float32: np.empty(0, np.float32), torch.float64: np.empty(0, np.float64)}
 
 
-def _filled_to(multiple: int, n: int) -> int:
+def _round_up(n: int, multiple: int = _LANES) -> int:
     return -(-n // multiple) * multiple
-
-
-def _filled(n: int) -> int:
-    return _filled_to(_LANES, n)
 
 
 def _row_parts(n: int, work_of_row: int, width: int) -> list[tuple[int, int]]:
@@ -40,7 +37,7 @@ def _row_parts(n: int, work_of_row: int, width: int) -> list[tuple[int, int]]:
     threads = min(torch.get_num_threads(), n * work_of_row // _PART) if n * work_of_row >= 2 * _PART else 1
     if threads == 1:
         return [(0, n)]
-    rows = _filled_to(width, -(-n // threads))
+    rows = _round_up(-(-n // threads), width)
     return [(first, min(first + rows, n)) for first in range(0, n, rows)]
 
 
@@ -62,7 +59,7 @@ def chain_sizes(form: LinkForm) -> Sizes:
     from legendretron.accelerate.cpu.ridge_parameters import Sizes
 
     n_out = form.n_classes - 1
-    given = form.n_blocks, n_out, _filled(n_out), form.hidden, form.depth, form.mixed_units
+    given = form.n_blocks, n_out, _round_up(n_out), form.hidden, form.depth, form.mixed_units
     return Sizes(*given, int(form.final_softplus), int(form.normalised))
 
 
@@ -76,9 +73,9 @@ class _OnCPU(ABC):
     def _width(self, n: int) -> int:
         """Rows that go through together, as many in each part."""
         most = _WIDTH if self._numbers <= _MANY_NUMBERS else _NARROW
-        return max(_LANES, _filled(-(-n // max(1, -(-n // most)))))
+        return max(_LANES, _round_up(-(-n // max(1, -(-n // most)))))
 
-    def kept_size(self, n: int) -> int:
+    def saved_size(self, n: int) -> int:
         """Numbers that the forward pass keeps for the backward pass: none."""
         return 0
 
@@ -97,7 +94,7 @@ class _OnCPU(ABC):
         Intercepts are added to rows, if given; ``swap`` reverses the order of the classes.
         """
         n, width = len(z), self._width(len(z))
-        like, where, sizes = _LIKE[z.dtype], _addresses(tensors), self._sizes(z.dtype)
+        like, where, sizes = LIKE[z.dtype], _addresses(tensors), self._sizes(z.dtype)
         p_z, p_intercept, p_out = z.data_ptr(), 0 if intercept is None else intercept.data_ptr(), out.data_ptr()
 
         def rows(first: int, last: int) -> bool:
@@ -113,7 +110,7 @@ class _OnCPU(ABC):
         return log_p, torch.empty(0, dtype=z.dtype)
 
     def backward(
-        self, g: Tensor, z: Tensor, log_p: Tensor, kept: Tensor, tensors: Sequence[Tensor], wanted: tuple[bool, bool]
+        self, g: Tensor, z: Tensor, log_p: Tensor, saved: Tensor, tensors: Sequence[Tensor], wanted: tuple[bool, bool]
     ) -> tuple[Tensor, Tensor]:
         """Gradients of the rows, and of all parameters one after the other; empty where not wanted."""
         n, dtype, width = len(z), z.dtype, self._width(len(z))
@@ -121,7 +118,7 @@ class _OnCPU(ABC):
         dz = torch.empty(z.shape if wanted[0] else 0, dtype=dtype)
         size = sum(map(torch.numel, tensors)) if wanted[1] else 0
         gradients = torch.empty((len(parts), size), dtype=dtype)
-        like, where, sizes = _LIKE[dtype], _addresses(tensors), self._sizes(dtype)
+        like, where, sizes = LIKE[dtype], _addresses(tensors), self._sizes(dtype)
         p_z, p_log_p, p_g, p_dz, p_gradient = (t.data_ptr() for t in (z, log_p, g, dz, gradients))
 
         def rows(first: int, last: int) -> None:
@@ -133,13 +130,7 @@ class _OnCPU(ABC):
 
 
 class ChainOnCPU(_OnCPU):
-    """Composite links, see :mod:`legendretron.accelerate.cpu.chain`; with no blocks it is softmax+.
-
-    Parameters
-    ----------
-    form : LinkForm
-        Form of the link.
-    """
+    """Composite links, see :mod:`legendretron.accelerate.cpu.chain`; with no blocks it is softmax+."""
 
     def __init__(self, form: LinkForm) -> None:
         from legendretron.accelerate.cpu.chain import chain_backward, chain_probabilities
@@ -156,12 +147,7 @@ class ChainOnCPU(_OnCPU):
 class NestsOnCPU(_OnCPU):
     """Canonical links, see :mod:`legendretron.accelerate.cpu.nests`.
 
-    Parameters
-    ----------
-    form : LinkForm
-        Form of the link.
-    all_classes : bool
-        Whether rows have an entry for each class, of which very low ones count as masked.
+    With ``all_classes``, rows have an entry for each class, of which very low ones count as masked.
     """
 
     def __init__(self, form: LinkForm, all_classes: bool) -> None:

@@ -5,17 +5,12 @@ Matrices are contiguous, by rows, and passed as arrays of one dimension; indices
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
-from llvmlite import ir
-from numba.core import cgutils
 
-from legendretron.accelerate.cpu.compiling import cached
-from legendretron.accelerate.cpu.entries import at, put
-from legendretron.accelerate.cpu.softmax import observe
-from legendretron.accelerate.cpu.vector_code import INDEX, Value, vector_function
-from legendretron.accelerate.cpu.vectors import exp_differences, fill
+from legendretron.accelerate.cpu.compiling import at, cached, put
+from legendretron.accelerate.cpu.softmax import log_loss
+from legendretron.accelerate.cpu.vector_code import vector_function
+from legendretron.accelerate.cpu.vectors import fill
 
 __all__ = ["log_loss_residuals", "sparse_product"]
 
@@ -28,22 +23,14 @@ _ROWS = 128
 @vector_function
 def _sums_of_rows(code, weight, values, columns, first, last, out, po, m):
     """``out = sum_e values[e] weight[columns[e]]`` over entries ``first <= e < last``, rows of ``m`` numbers."""
-    builder, begun = code.builder, ir.Constant(INDEX, 0)
-
-    def tile(lanes, start):
-        total = cgutils.alloca_once(builder, code.kind(lanes))
-        builder.store(code.number(0.0, code.kind(lanes)).value, total)
-        with cgutils.for_range_slice(builder, first, last, ir.Constant(INDEX, 1)) as (e, _):
-            row = builder.add(start, builder.mul(builder.load(builder.gep(columns.data, [e])), m))
-            code.add_to(total, code.spread(values.load(e, 1), lanes) * weight.load(row, lanes))
-        out.store(builder.add(po, start), Value(code, builder.load(total)))
-
+    begun = code.index(0)
     for lanes in _TILES:
-        size = ir.Constant(INDEX, lanes)
-        end = builder.mul(builder.udiv(m, size), size)
-        with cgutils.for_range_slice(builder, begun, end, size) as (start, _):
-            tile(lanes, start)
-        begun = end
+        with code.pieces(m - begun, lanes) as piece:
+            start, total = begun + piece, code.total(lanes=lanes)
+            with code.loop(last, start=first) as e:
+                total.add(weight.load(start + columns.load_index(e) * m, lanes) * values.load(e, 1))
+            out.store(po + start, total.get())
+        begun = m // lanes * lanes
 
 
 @cached
@@ -54,80 +41,40 @@ def sparse_product(starts, columns, values, weight, out, first, last, m):
 
 
 @cached
-def log_loss_residuals(z, labels, shares, bias, rates, runs, m, with_reference, totals, of_bias):
-    r"""Log-losses of rows, and what the gradients of ``W`` and ``b`` are sums of.
+def log_loss_residuals(z, labels, shares, bias, rates, runs, m, with_reference, totals, bias_sums):
+    """Log-losses of rows, and what the gradients of ``W`` and ``b`` are sums of.
 
-    Parameters
-    ----------
-    z : array of n * runs * m
-        Log-odds without the bias; becomes the shares times the residuals :math:`p - e_y`.
-    labels : array of n, int64
-        Classes.
-    shares : array of n * runs
-        Weights of the rows.
-    bias : array of runs * m
-        Added to the log-odds.
-    rates : array of runs
-        Of symmetric noise: with :math:`q = (1 - \epsilon) p + \epsilon / C`, residuals are times
-        :math:`(1 - \epsilon) p_y / q_y`.
-    with_reference : bool
-        Whether there is one more class, the last, whose log-odds are 0.
-    totals : array of 2 * runs, float64
-        Sums of the losses, and of the slopes in the logit of the rate; added to.
-    of_bias : array of runs * m, float64
-        Sums of the residuals; added to.
+    ``z`` (n, runs, m) holds log-odds without ``bias`` (runs, m), and becomes ``shares`` (n, runs) times the residuals of
+    :func:`log_loss`. ``with_reference`` is for one more class, the last, whose log-odds are 0. Added to are ``totals``
+    (2, runs), sums of the losses and of the slopes in the logit of the rate of noise, and ``bias_sums`` (runs, m), those of
+    the residuals; both in float64.
     """
     n, kind = labels.shape[0], z.dtype.type
-    zero, n_classes = kind(0), kind(m + 1 if with_reference else m)
+    n_classes = m + 1 if with_reference else m
     # some rows at once, turned so that those of a class are next to each other
-    turned, zeros = np.empty(m * _ROWS, z.dtype), np.zeros(_ROWS, z.dtype)
-    top, total, own, unused = (
-        np.empty(_ROWS, z.dtype),
-        np.empty(_ROWS, z.dtype),
-        np.empty(_ROWS, z.dtype),
-        zeros.copy(),
-    )
+    turned, weights = np.zeros(n_classes * _ROWS, z.dtype), np.empty(_ROWS, z.dtype)
+    top, total, best, own = (
+        np.empty(_ROWS, z.dtype), np.empty(_ROWS, z.dtype), np.empty(_ROWS, z.dtype), np.empty(_ROWS, z.dtype),
+    )  # fmt: skip
     for first in range(0, n, _ROWS):
         rows = min(_ROWS, n - first)
         for r in range(runs):
-            start, rate = (first * runs + r) * m, at(rates, r)
-            fill(top, 0, rows, zero if with_reference else -kind(np.inf))
-            fill(total, 0, rows, zero)
+            start = (first * runs + r) * m
             for k in range(m):
                 for j in range(rows):
-                    value = at(z, start + j * runs * m + k) + at(bias, r * m + k)
-                    put(turned, k * _ROWS + j, value)
-                    put(top, j, max(at(top, j), value))
-            for j in range(rows):
-                label = at(labels, first + j)
-                put(own, j, (at(turned, label * _ROWS + j) if label < m else zero) - at(top, j))
+                    put(turned, k * _ROWS + j, at(z, start + j * runs * m + k) + at(bias, r * m + k))
             if with_reference:
-                exp_differences(zeros, 0, top, unused, 0, total, rows)
-            for k in range(m):
-                exp_differences(turned, k * _ROWS, top, turned, k * _ROWS, total, rows)
-            of_rate = of_loss = 0.0
+                fill(turned, m * _ROWS, _ROWS, kind(0))
             for j in range(rows):
-                share = at(shares, (first + j) * runs + r)
-                loss, factor = math.log(at(total, j)) - at(own, j), share
-                if rate > zero:
-                    loss, kept, slope = observe(loss, rate, n_classes)
-                    factor = kind(share * kept)
-                    of_rate += share * slope
-                of_loss += loss * share
-                put(total, j, factor / at(total, j))
-                put(own, j, factor)
-            totals[r] += of_loss
-            totals[runs + r] += of_rate
-            for k in range(m):
-                for j in range(rows):
-                    put(turned, k * _ROWS + j, at(turned, k * _ROWS + j) * at(total, j))
-            for j in range(rows):
-                label = at(labels, first + j)
-                if label < m:
-                    put(turned, label * _ROWS + j, at(turned, label * _ROWS + j) - at(own, j))
+                put(weights, j, at(shares, (first + j) * runs + r))
+            loss, _, grad_rate = log_loss(
+                turned, 0, n_classes, at(rates, r), labels, first, weights, 0, rows, top, total, best, own, _ROWS
+            )
+            totals[r] += loss
+            totals[runs + r] += grad_rate
             for k in range(m):
                 residual = 0.0
                 for j in range(rows):
                     residual += at(turned, k * _ROWS + j)
                     put(z, start + j * runs * m + k, at(turned, k * _ROWS + j))
-                of_bias[r * m + k] += residual
+                bias_sums[r * m + k] += residual

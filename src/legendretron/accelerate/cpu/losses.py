@@ -1,15 +1,15 @@
 """Canonical losses of a batch with their gradients, each in one compiled function.
 
 Both functions take the addresses of contiguous arrays, in the precision of ``like``: logits, ``(n, C)``, labels ``(n,)`` of
-64 bits, and of each class a weight, or 0 for no weights. (Numba takes longer to look at arrays than many of the losses take
-to compute.) They write to ``out`` the losses of all rows, ``how = 0``, their mean over weights, ``how = 1``, or their sum,
+64 bits, and of each class a weight, or 0 for no weights; see :func:`legendretron.accelerate.cpu.compiling.array_at`. They
+write to ``out`` the losses of all rows, ``how = 0``, their mean over weights, ``how = 1``, or their sum,
 ``how = 2``. Gradients ``w_y (p - e_y)``, with the factor of the mean, are written to ``gradient`` unless that is 0. A label
-``ignore`` does not count. They return the number of the first row with any other label that is no class, and -1 if there is
-none. All this of rows from ``first`` to ``last``, so that several threads can share the work; a mean is over all ``n``, and
-those of the parts add up.
+``ignore`` does not count. They return the number of a row with any other label that is no class, or, with noise, with a
+masked class; -1 if there is none. All this of rows from ``first`` to ``last``, so that several threads can share the work; a
+mean is over all ``n``, and those of the parts add up.
 
-Symmetric noise is part of the formulas: ``kept`` and ``fixed`` are such that observed probabilities are ``kept p + fixed``.
-``least`` holds what is subtracted from the loss of each label.
+``numbers`` begins with ``keep``, ``fixed`` (C,) and ``least`` (C,). With noise of labels, observed probabilities are
+``keep p + fixed``; ``least`` is subtracted from the loss of each label. Then follow the numbers of the link.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ import math
 
 import numpy as np
 
-from legendretron.accelerate.cpu.compiling import cached, compiled
-from legendretron.accelerate.cpu.entries import array_at, at, put
+from legendretron.accelerate.cpu.compiling import array_at, at, cached, compiled, put
 from legendretron.accelerate.cpu.nests import evaluate_nests, mix, new_rows
 from legendretron.accelerate.cpu.softmax import load_rows
 from legendretron.accelerate.cpu.vectors import scale
@@ -49,58 +48,58 @@ def _total_weight(labels, weights, n_classes, ignore):
 
 
 @compiled
-def _nest_numbers(numbers, n_nests, n_classes):
-    """The numbers of a link as :func:`legendretron.accelerate.cpu.nests.prepare_nests` has them."""
-    nests, p_offset = np.empty(n_nests * (n_classes + 4) + 1, numbers.dtype), 2 + 2 * n_nests
-    nests[4 * n_nests] = numbers[0]
+def _nest_numbers(numbers, p, n_nests, n_classes):
+    """The numbers of a link from ``p`` on as :func:`legendretron.accelerate.cpu.nests.prepare_nests` has them."""
+    nests, p_offset = np.empty(n_nests * (n_classes + 4) + 1, numbers.dtype), p + 1 + 2 * n_nests
+    nests[4 * n_nests] = numbers[p]
     scale(numbers, p_offset, numbers.dtype.type(1), nests, 4 * n_nests + 1, n_nests * n_classes)
     for m in range(n_nests):
         smallest = largest = numbers[p_offset + m * n_classes]
         for k in range(1, n_classes):
             offset = at(numbers, p_offset + m * n_classes + k)
             smallest, largest = min(smallest, offset), max(largest, offset)
-        nests[m], nests[n_nests + m], nests[2 * n_nests + m] = numbers[2 + m], largest, smallest
-        nests[3 * n_nests + m] = numbers[2 + n_nests + m]
+        nests[m], nests[n_nests + m], nests[2 * n_nests + m] = numbers[p + 1 + m], largest, smallest
+        nests[3 * n_nests + m] = numbers[p + 1 + n_nests + m]
     return nests
 
 
 @cached
 def nested_losses(like, n, first, last, n_nests, n_classes, out, x, labels, weights, gradient, numbers, ignore, how):
-    """Of nested log-sum-exps.
+    """Of nested log-sum-exps: the numbers of the link are beta, the ``M`` nests' mu, gate biases, and offsets (M, C).
 
-    ``numbers`` holds beta, kept, the ``M`` nests' mu and gate biases, their offsets (M, C), then ``fixed`` and ``least``. See
-    :class:`legendretron.potentials.NestedLogSumExp` for the formulas.
+    See :class:`legendretron.potentials.NestedLogSumExp` for the formulas.
     """
     size = n * n_classes
     x, labels, weights = array_at(x, size, like), array_at(labels, n, _LABELS), array_at(weights, n_classes, like)
     out, gradient = array_at(out, n if how == 0 else 1, like), array_at(gradient, size, like)
     numbers = array_at(numbers, 2 + n_nests * (2 + n_classes) + 2 * n_classes, like)
+    p_fixed, p_least, p_link = 1, 1 + n_classes, 1 + 2 * n_classes
     bad, total_weight = _total_weight(labels, weights, n_classes, ignore)
     if bad >= 0:
         return bad
     kind = x.dtype.type
     zero = kind(0)
     factor = kind(1.0 / total_weight) if how == 1 else kind(1)
-    nests, kept = _nest_numbers(numbers, n_nests, n_classes), numbers[1]
-    p_fixed = 2 + n_nests * (2 + n_classes)
-    p_least = p_fixed + n_classes
+    nests, keep, beta = _nest_numbers(numbers, p_link, n_nests, n_classes), numbers[0], numbers[p_link]
     width = _WIDTH if n_nests * n_classes <= _MOST_UNITS else _NARROW
-    of_rows, none = new_rows(n_nests, n_classes, width, x), np.empty(0, x.dtype)
+    state, none = new_rows(n_nests, n_classes, width, x), np.empty(0, x.dtype)
     logits, p = np.empty(n_classes * width, x.dtype), np.empty(n_classes * width, x.dtype)
     summed = 0.0
     for begin in range(first, last, width):
         rows = min(width, last - begin)
         load_rows(x, none, begin, rows, n_classes, logits, 0, width)
-        evaluate_nests(nests, n_nests, n_classes, logits, 0, width, -math.inf, of_rows, width)
+        evaluate_nests(nests, n_nests, n_classes, logits, 0, width, -math.inf, state, width)
         for j in range(rows):
             label = at(labels, begin + j)
             loss = zero
             if label != ignore:
-                loss = kept * (at(of_rows.most, j) + math.log(at(of_rows.total, j))) / numbers[0]
-                loss -= at(logits, label * width + j) - at(of_rows.top, j)
-                if kept != 1:
+                loss = keep * (at(state.most, j) + math.log(at(state.total, j))) / beta
+                loss -= at(logits, label * width + j) - at(state.top, j)
+                if keep != 1:
                     for k in range(n_classes):
-                        loss += numbers[p_fixed + k] * (at(logits, k * width + j) - at(of_rows.top, j))
+                        loss += numbers[p_fixed + k] * (at(logits, k * width + j) - at(state.top, j))
+                    if not abs(loss) < math.inf:
+                        return begin + j
                 loss -= numbers[p_least + label]
                 if weights.shape[0] > 0:
                     loss *= at(weights, label)
@@ -109,7 +108,7 @@ def nested_losses(like, n, first, last, n_nests, n_classes, out, x, labels, weig
             summed += loss
         if gradient.shape[0] == 0:
             continue
-        mix(of_rows, n_nests, n_classes, p, width)
+        mix(state, n_nests, n_classes, p, width)
         for j in range(rows):
             label, place = at(labels, begin + j), (begin + j) * n_classes
             if label == ignore:
@@ -118,7 +117,7 @@ def nested_losses(like, n, first, last, n_nests, n_classes, out, x, labels, weig
                 continue
             weight = factor * at(weights, label) if weights.shape[0] > 0 else factor
             for k in range(n_classes):
-                value = kept * at(p, k * width + j) + numbers[p_fixed + k]
+                value = keep * at(p, k * width + j) + numbers[p_fixed + k]
                 put(gradient, place + k, weight * (value - kind(k == label)))
     if how > 0:
         out[0] = summed / total_weight if how == 1 else summed
@@ -126,25 +125,23 @@ def nested_losses(like, n, first, last, n_nests, n_classes, out, x, labels, weig
 
 
 @cached
-def table_losses(
-    like, n, first, last, n_pieces, size, out, x, labels, weights, gradient, numbers, edges, pieces, ignore, how
-):
-    """Of two-class links whose potential is a table of polynomials, see :class:`legendretron.links.potential_table`.
+def table_losses(like, n, first, last, n_pieces, size, out, x, labels, weights, gradient, numbers, ignore, how):
+    """Of two-class links by a table of polynomials, see :class:`legendretron.links.binary_potential.PotentialTable`.
 
-    ``pieces`` holds ``size`` numbers of each piece: its middle, one over half its width, whether it lies above even odds, and
-    the coefficients; ``numbers`` the constant above even odds, kept, ``fixed`` and ``least``.
+    The numbers of the link are the constant above even odds, the edges of the pieces, and ``size`` numbers of each piece: its
+    middle, one over half its width, whether it lies above even odds, and the coefficients.
     """
     x, labels, weights = array_at(x, 2 * n, like), array_at(labels, n, _LABELS), array_at(weights, 2, like)
     out, gradient = array_at(out, n if how == 0 else 1, like), array_at(gradient, 2 * n, like)
-    numbers = array_at(numbers, 6, like)
-    edges, pieces = array_at(edges, n_pieces + 1, like), array_at(pieces, n_pieces * size, like)
+    numbers = array_at(numbers, 7 + n_pieces * (1 + size), like)
+    edges, pieces = numbers[6 : 7 + n_pieces], numbers[7 + n_pieces :]
     bad, total_weight = _total_weight(labels, weights, 2, ignore)
     if bad >= 0:
         return bad
     kind = x.dtype.type
     one = kind(1)
     factor = kind(1.0 / total_weight) if how == 1 else one
-    constant, kept = numbers[0], numbers[1]
+    keep, fixed_first, fixed_second, constant = numbers[0], numbers[1], numbers[2], numbers[5]
     low, high = edges[0], edges[n_pieces]
     summed = 0.0
     for i in range(first, last):
@@ -178,9 +175,11 @@ def table_losses(
             loss = value if label == 0 else value + z
         else:
             loss = value - z if label == 0 else value
-        if kept != 1:
-            loss = kept * loss + (-numbers[3] * z if label == 0 else numbers[2] * z)
-        loss -= numbers[4 + label]
+        if keep != 1:
+            loss = keep * loss + (-fixed_second * z if label == 0 else fixed_first * z)
+            if not abs(loss) < math.inf:
+                return i
+        loss -= numbers[3 + label]
         weight = at(weights, label) if weights.shape[0] > 0 else one
         loss *= weight
         if how == 0:
@@ -188,7 +187,7 @@ def table_losses(
         summed += loss
         if gradient.shape[0] > 0:
             p, q = (one - small, small) if above else (small, one - small)
-            p, q = kept * p + numbers[2], kept * q + numbers[3]
+            p, q = keep * p + fixed_first, keep * q + fixed_second
             weight *= factor
             put(gradient, 2 * i, weight * (p - kind(label == 0)))
             put(gradient, 2 * i + 1, weight * (q - kind(label == 1)))

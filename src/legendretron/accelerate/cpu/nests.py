@@ -26,11 +26,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from legendretron.accelerate.cpu.compiling import cached, compiled, exact
-from legendretron.accelerate.cpu.entries import array_at, at, gather, put
-from legendretron.accelerate.cpu.nest_vectors import highest_of_scaled, mix_nests, nest_exponentials, share_cotangents
+from legendretron.accelerate.cpu.compiling import array_at, at, cached, compiled, exact, gather, put
 from legendretron.accelerate.cpu.products import add_outer
 from legendretron.accelerate.cpu.softmax import load_rows, observe, store_rows
+from legendretron.accelerate.cpu.vector_code import vector_function
 from legendretron.accelerate.cpu.vectors import exp_differences, extremes, fill, highest, log_plus
 
 __all__ = [
@@ -45,6 +44,83 @@ __all__ = [
 ]
 
 Array = NDArray[Any]
+
+
+@vector_function
+def _highest_of_scaled(code, y, py, stride, top, offsets, p_offset, n_classes, scale, most, width):
+    """``most`` is the highest of ``scale (y - top) + offset`` over the classes; a class has ``stride`` entries of ``y``."""
+    with code.pieces(width) as j:
+        first, best = top.load(j), code.total(-math.inf)
+        with code.loop(n_classes) as k:
+            value = (y.load(j + py + k * stride) - first) * scale + offsets.load(p_offset + k, 1)
+            best.set(value.where(">", best.get(), value, best.get()))
+        most.store(j, best.get())
+
+
+@vector_function
+def _nest_exponentials(
+    code, y, py, stride, top, offsets, p_offset, n_classes, scale, most, e, pe, total, weighted, p, width
+):
+    """``e = exp(scale (y - top) + offset - most)``, its sum over the classes, and that of ``e (y - top)``.
+
+    The exponent must not be positive. A class has ``stride`` entries of ``y`` and ``width`` of ``e``.
+    """
+    with code.pieces(width) as j:
+        first, subtracted = top.load(j), most.load(j)
+        sums, weighted_sums = code.total(), code.total()
+        with code.loop(n_classes) as k:
+            own = y.load(j + py + k * stride) - first
+            value = code.exp(own * scale + (offsets.load(p_offset + k, 1) - subtracted))
+            e.store(j + pe + k * width, value)
+            sums.add(value)
+            weighted_sums.add(value * own)
+        total.store(p + j, sums.get())
+        weighted.store(p + j, weighted_sums.get())
+
+
+@vector_function
+def _mix_nests(code, e, share, slope, n_nests, n_classes, out, po, stride, best, width):
+    """``out = sum_m e_m slope_m`` for every class, and the number of the class with the highest ``sum_m e_m share_m``.
+
+    Among equals that is the first, and the last of two. ``e`` has ``width`` entries for every nest and class, ``share`` and
+    ``slope`` for every nest, ``out`` has ``stride`` for every class.
+    """
+    with code.pieces(width) as j:
+        most, number = code.total(-1.0), code.total()
+        with code.loop(n_classes) as k:
+            mixed, sloped = code.total(), code.total()
+            with code.loop(n_nests) as m:
+                value = e.load(j + (m * n_classes + k) * width)
+                mixed.add(value * share.load(j + m * width))
+                sloped.add(value * slope.load(j + m * width))
+            out.store(j + po + k * stride, sloped.get())
+            p, before = mixed.get(), most.get()
+            # the number of the class where it is likelier than those before
+            likelier = p.where(">", before, k.number(), number.get())
+            number.set(n_classes.where("==", 2, p.where(">=", before, k.number(), number.get()), likelier))
+            most.set(p.where(">", before, p, before))
+        best.store(j, number.get())
+
+
+@vector_function
+def _share_cotangents(
+    code, e, pe, ratio, y, py, top, share, ps, mu, n_classes, dx, offsets, po, sums, p_sum, weighted, width
+):
+    """Cotangents ``c = e share ratio`` of a nest's logits: add ``mu c`` to ``dx``, and sums over rows to ``offsets``.
+
+    Sums of ``c`` and of ``c (y - top)`` over the classes are added to those of each row. Arrays have ``width`` entries for
+    every class.
+    """
+    with code.loop(n_classes) as k:
+        total = code.total()
+        with code.pieces(width) as j:
+            place = j + k * width
+            own = share.load(ps + j) * ratio.load(place) * e.load(pe + place)
+            dx.store(place, dx.load(place) + own * mu)
+            total.add(own)
+            sums.store(p_sum + j, sums.load(p_sum + j) + own)
+            weighted.store(j, weighted.load(j) + own * (y.load(py + place) - top.load(j)))
+        offsets.store(po + k, total.get().sum(offsets.load(po + k, 1)))
 
 
 class NestRows(NamedTuple):
@@ -133,8 +209,8 @@ def evaluate_nests(numbers, n_nests, n_classes, y, begin, stride, mask, rows, pa
         if numbers[n_nests + m] - numbers[2 * n_nests + m] <= widest:
             fill(most, 0, part, numbers[n_nests + m])
         else:
-            highest_of_scaled(y, begin, stride, top, numbers, c, n_classes, numbers[m], most, part)
-        nest_exponentials(
+            _highest_of_scaled(y, begin, stride, top, numbers, c, n_classes, numbers[m], most, part)
+        _nest_exponentials(
             y, begin, stride, top, numbers, c, n_classes, numbers[m], most, e, p * n_classes, rows.inverse, rows.weighted, p,
             part,
         )  # fmt: skip
@@ -160,7 +236,7 @@ def evaluate_nests(numbers, n_nests, n_classes, y, begin, stride, mask, rows, pa
 @compiled
 def mix(rows, n_nests, n_classes, p, width):
     """``p = sum_m share_m e_m``."""
-    mix_nests(rows.e, rows.share, rows.share, n_nests, n_classes, p, 0, width, rows.best, width)
+    _mix_nests(rows.e, rows.share, rows.share, n_nests, n_classes, p, 0, width, rows.best, width)
 
 
 @exact
@@ -199,27 +275,27 @@ def pull_back_nests(numbers, start, n_out, n_nests, y, begin, stride, grad, rows
     p_c = start + n_nests + 1
     p_bias = p_c + n_nests * n_classes
     fill(rows.total, 0, part, zero)
-    of_beta = zero
+    grad_beta = zero
     for m in range(n_nests):
         mu = numbers[m]
         ratio = kind(beta / mu)
-        of_mu = of_gate = of_log = zero
+        grad_mu = grad_gate = grad_log = zero
         for j in range(part):
             place = m * part + j
             q = at(rows.own, place) * at(rows.factors, j)
             gate = at(rows.kept, j) * at(rows.pi, place) - q
             r = (q + gate * ratio) * at(rows.inverse, place)
             put(rows.total, j, at(rows.total, j) + mu * q)
-            of_mu += r * at(rows.weighted, place) - q * at(rows.below, j)
-            of_gate += gate
-            of_log += gate * at(rows.log_sum, place)
+            grad_mu += r * at(rows.weighted, place) - q * at(rows.below, j)
+            grad_gate += gate
+            grad_log += gate * at(rows.log_sum, place)
             put(rows.own, place, r)
             put(rows.slope, place, mu * r)
-        of_beta += ratio * of_log
-        grad[start + m] += mu * of_mu - ratio * of_log
-        grad[p_bias + m] += of_gate
-    grad[start + n_nests] += of_beta
-    mix_nests(rows.e, rows.share, rows.slope, n_nests, n_classes, y, begin, stride, rows.best, part)
+        grad_beta += ratio * grad_log
+        grad[start + m] += mu * grad_mu - ratio * grad_log
+        grad[p_bias + m] += grad_gate
+    grad[start + n_nests] += grad_beta
+    _mix_nests(rows.e, rows.share, rows.slope, n_nests, n_classes, y, begin, stride, rows.best, part)
     for m in range(n_nests):
         p_e = m * n_classes * part
         add_outer(rows.own, m * part, 1, rows.e, p_e, n_out, grad, p_c + m * n_out, part)
@@ -237,13 +313,12 @@ def nested_loss(numbers, start, n_out, n_nests, y, rate, labels, weights, first,
     n_classes = n_out + 1
     p_c = start + n_nests + 1
     own, e = rows.own, rows.e
-    loss = hits = of_rate = 0.0
+    loss = hits = grad_rate = 0.0
     for begin in range(0, width, part):
         if begin >= n:
             for k in range(n_out):
                 fill(y, k * width + begin, width - begin, zero)
             break
-        fill(y, n_out * width + begin, part, zero)  # of the reference class
         evaluate_nests(numbers, n_nests, n_classes, y, begin, width, -math.inf, rows, part)
         fill(rows.kept, n - begin, part - min(part, n - begin), zero)  # padding does not count
         fill(rows.factors, 0, part, zero)
@@ -268,7 +343,7 @@ def nested_loss(numbers, start, n_out, n_nests, y, rate, labels, weights, first,
             kept = 1.0
             if rate > 0.0:
                 nll, kept, slope = observe(nll, rate, n_classes)
-                of_rate += weight * slope
+                grad_rate += weight * slope
             loss += weight * nll
             put(rows.kept, j, kind(kept * weight))
             put(rows.factors, j, kind(kept * weight / p))
@@ -284,7 +359,7 @@ def nested_loss(numbers, start, n_out, n_nests, y, rate, labels, weights, first,
             put(y, place, at(y, place) - at(rows.total, j))
             if label == at(rows.best, j):
                 hits += at(weights, first + begin + j)
-    return loss, hits, of_rate
+    return loss, hits, grad_rate
 
 
 @compiled
@@ -362,7 +437,7 @@ def nests_backward(like, where, first, last, width, sizes, mask, x, log_p, g, dx
     fill(grad, 0, theta.shape[0], kind(0))
     rows, none = new_rows(n_nests, n_classes, width, like), np.empty(0, like.dtype)
     y, p = np.empty(n_classes * width, like.dtype), np.empty(n_classes * width, like.dtype)
-    ratio, of_y = np.empty(n_classes * width, like.dtype), np.empty(n_classes * width, like.dtype)
+    ratio, grad_y = np.empty(n_classes * width, like.dtype), np.empty(n_classes * width, like.dtype)
     weighted = np.empty(width, like.dtype)
     for begin in range(first, last, width):
         count = min(width, last - begin)
@@ -372,7 +447,7 @@ def nests_backward(like, where, first, last, width, sizes, mask, x, log_p, g, dx
         evaluate_nests(numbers, n_nests, n_classes, y, 0, width, mask, rows, width)
         mix(rows, n_nests, n_classes, p, width)
         load_rows(g, none, begin, count, n_classes, ratio, 0, width)
-        fill(of_y, 0, n_classes * width, kind(0))
+        fill(grad_y, 0, n_classes * width, kind(0))
         fill(rows.own, 0, n_nests * width, kind(0))
         for k in range(n_classes):
             for j in range(width):
@@ -380,28 +455,28 @@ def nests_backward(like, where, first, last, width, sizes, mask, x, log_p, g, dx
                 if not at(p, place) < least_p:
                     put(ratio, place, at(ratio, place) / at(p, place))
                     continue
-                of_row, under = at(ratio, place), at(y, place) - at(rows.top, j)
+                g_row, under = at(ratio, place), at(y, place) - at(rows.top, j)
                 put(ratio, place, kind(0))
                 if j >= count or under < 0.99 * mask:
                     continue
                 log_small = log_of_small(numbers, n_nests, n_classes, k, under, j, rows, width)
                 for m in range(n_nests):
-                    share = of_row * kind(math.exp(min(at(rows.slope, m * width + j) - log_small, 0.0)))
+                    share = g_row * kind(math.exp(min(at(rows.slope, m * width + j) - log_small, 0.0)))
                     put(rows.own, m * width + j, at(rows.own, m * width + j) + share)
                     grad[p_c + m * n_out + k if k < n_out else p_c + n_nests * n_out + m] += share
                     grad[m] += numbers[m] * share * under
-                    put(of_y, place, at(of_y, place) + numbers[m] * share)
+                    put(grad_y, place, at(grad_y, place) + numbers[m] * share)
         for m in range(n_nests):
             fill(weighted, 0, width, kind(0))
             p_e, p_sum = m * n_classes * width, m * width
-            share_cotangents(
-                rows.e, p_e, ratio, y, 0, rows.top, rows.share, p_sum, numbers[m], n_out, of_y, grad, p_c + m * n_out,
+            _share_cotangents(
+                rows.e, p_e, ratio, y, 0, rows.top, rows.share, p_sum, numbers[m], n_out, grad_y, grad, p_c + m * n_out,
                 rows.own, p_sum, weighted, width,
             )  # fmt: skip
             last_class = n_out * width
-            share_cotangents(
+            _share_cotangents(
                 rows.e, p_e + last_class, ratio[last_class:], y, last_class, rows.top, rows.share, p_sum, numbers[m], 1,
-                of_y[last_class:], grad, p_c + n_nests * n_out + m, rows.own, p_sum, weighted, width,
+                grad_y[last_class:], grad, p_c + n_nests * n_out + m, rows.own, p_sum, weighted, width,
             )  # fmt: skip
             for j in range(width):
                 grad[m] += numbers[m] * at(weighted, j)
@@ -414,5 +489,5 @@ def nests_backward(like, where, first, last, width, sizes, mask, x, log_p, g, dx
         pull_back_nests(numbers, 0, n_out, n_nests, y, 0, width, grad, rows, width)
         if dx.shape[0] > 0:
             for i in range(n_classes * width):
-                put(of_y, i, at(of_y, i) + at(y, i))
-            store_rows(of_y, 0, begin, count, given, False, dx, width)
+                put(grad_y, i, at(grad_y, i) + at(y, i))
+            store_rows(grad_y, 0, begin, count, given, False, dx, width)

@@ -5,21 +5,9 @@ Arrays are as in :mod:`legendretron.accelerate.cpu.vectors`.
 
 from __future__ import annotations
 
-from itertools import chain
+from legendretron.accelerate.cpu.vector_code import BLOCK, ON_ARM, WIDE_REGISTERS, vector_function
 
-from llvmlite import ir
-from numba.core import cgutils
-
-from legendretron.accelerate.cpu.vector_code import BLOCK, INDEX, ON_ARM, WIDE_REGISTERS, Value, vector_function
-
-__all__ = [
-    "add_dot",
-    "add_outer",
-    "add_outers",
-    "add_product",
-    "product",
-    "product_plus",
-]
+__all__ = ["add_dot", "add_outer", "add_outers", "add_product", "product", "product_plus"]
 
 _PAGES = 40  # rows of a large matrix that are worked on together, where each may be on a page of memory of its own
 #: Into how many parts vectors are split in sums over rows, and columns of a tile, so that its sums fit into all registers: 32
@@ -35,30 +23,23 @@ def _product(code, a, pa, step_out, step_in, n_out, n_in, x, px, po, width, writ
     With ``step_out`` None it is 1: units are side by side. Many inputs are taken in parts, and ``first`` tells which is the
     first: as many as stay in the fastest cache, or have their weights on as many pages of memory as can be found fast.
     """
-    beside = step_out is None
-    step_out = ir.Constant(INDEX, 1) if beside else step_out
-    zero = code.number(0.0, code.kind(code.lanes))
 
     def tile(n, u, vectors, j, first_in, some):
         """Some units, and some vectors of rows."""
-        sums = [code.sums(n, code.lanes) for _ in range(vectors)]
-        p_out, p_a = code.builder.add(j, code.index(po, u, width)), code.index(pa, u, step_out)
-        p_a, p_x = code.index(p_a, first_in, step_in), code.index(code.builder.add(px, j), first_in, width)
-        for total in chain.from_iterable(sums):
-            code.builder.store(zero.value, total)
-        with cgutils.for_range(code.builder, some) as loop:
-            place, first = code.index(p_x, loop.index, width), code.index(p_a, loop.index, step_in)
-            if beside:
+        sums = [[code.total() for _ in range(n)] for _ in range(vectors)]
+        p_a = pa + (u if step_out is None else u * step_out)
+        with code.loop(some) as i:
+            place, first = px + j + (first_in + i) * width, p_a + (first_in + i) * step_in
+            if step_out is None:
                 factors = code.spread_all(a, first, n, code.lanes)
             else:
-                factors = [code.spread(a.load(code.index(first, i, step_out), 1), code.lanes) for i in range(n)]
+                factors = [code.spread(a.load(first + step_out * o, 1), code.lanes) for o in range(n)]
             for v, totals in enumerate(sums):
-                own = x.load(code.index(place, v, code.lanes), code.lanes)
+                own = x.load(place + v * code.lanes)
                 for factor, total in zip(factors, totals, strict=True):
-                    code.add_to(total, factor * own)
-        begins = code.builder.icmp_unsigned("==", first_in, ir.Constant(INDEX, 0))
-        write(begins, {
-            code.index(code.index(p_out, i, width), v, code.lanes): Value(code, code.builder.load(total))
+                    total.add(factor * own)
+        write(first_in, {
+            po + j + (u + i) * width + v * code.lanes: total.get()
             for v, totals in enumerate(sums)
             for i, total in enumerate(totals)
         })  # fmt: skip
@@ -66,12 +47,11 @@ def _product(code, a, pa, step_out, step_in, n_out, n_in, x, px, po, width, writ
     def block(first, n):
         def part(first_in, some):
             def rows(vectors, v):
-                j = code.builder.mul(v, ir.Constant(INDEX, code.lanes))
-                code.tiles(n, lambda m, u: tile(m, code.builder.add(first, u), vectors, j, first_in, some))
+                code.tiles(n, lambda m, u: tile(m, first + u, vectors, v * code.lanes, first_in, some))
 
-            code.pieces_and_rest(code.builder.udiv(width, ir.Constant(INDEX, code.lanes)), _ROW_VECTORS, rows)
+            code.pieces_and_rest(width // code.lanes, _ROW_VECTORS, rows)
 
-        code.blocks(n_in, part, _PAGES if beside else 2 * BLOCK)
+        code.blocks(n_in, part, _PAGES if step_out is None else 2 * BLOCK)
 
     code.blocks(n_out, block)
 
@@ -82,80 +62,64 @@ def add_product(code, a, pa, step_out, step_in, n_out, n_in, x, px, out, po, wid
 
     def write(_, sums):
         for place, value in sums.items():
-            out.store(place, out.load(place, code.lanes) + value)
+            out.store(place, out.load(place) + value)
 
     _product(code, a, pa, step_out, step_in, n_out, n_in, x, px, po, width, write)
+
+
+def _start_or_add(code, out, start=None):
+    """What writes sums: with ``start(place)`` for the first part of the inputs, and added to those before for the others."""
+
+    def write(first_in, sums):
+        is_first = code.builder.icmp_unsigned("==", first_in.value, code.index(0).value)
+        with code.builder.if_else(is_first) as (first, later):
+            with first:
+                for place, value in sums.items():
+                    out.store(place, value if start is None else start(place) + value)
+            with later:
+                for place, value in sums.items():
+                    out.store(place, out.load(place) + value)
+
+    return write
 
 
 @vector_function
 def product(code, a, pa, step_in, n_out, n_in, x, px, out, po, width):
     """``out = A x`` for the matrix with entry (u, k) at ``pa + u + k * step_in``."""
-
-    def write(begins, sums):
-        with code.builder.if_else(begins) as (first, later):
-            with first:
-                for place, value in sums.items():
-                    out.store(place, value)
-            with later:
-                for place, value in sums.items():
-                    out.store(place, out.load(place, code.lanes) + value)
-
-    _product(code, a, pa, None, step_in, n_out, n_in, x, px, po, width, write)
+    _product(code, a, pa, None, step_in, n_out, n_in, x, px, po, width, _start_or_add(code, out))
 
 
 @vector_function
-def product_plus(code, a, pa, step_in, n_out, n_in, x, px, factor, y, py, own, out, po, width):
-    """``out = factor A x + own y`` for numbers ``factor`` and ``own``, see :func:`product`; ``out`` may be ``y``."""
-    factor, own = (code.spread(number, code.lanes) for number in (factor, own))
-    apart = code.builder.sub(py, po)
-
-    def write(begins, sums):
-        with code.builder.if_else(begins) as (first, later):
-            with first:
-                for place, value in sums.items():
-                    out.store(place, y.load(code.builder.add(place, apart), code.lanes) * own + value * factor)
-            with later:
-                for place, value in sums.items():
-                    out.store(place, out.load(place, code.lanes) + value * factor)
-
+def product_plus(code, a, pa, step_in, n_out, n_in, x, px, y, py, own, out, po, width):
+    """``out = A x + own y`` for a number ``own``, see :func:`product`; ``out`` may be ``y``."""
+    write = _start_or_add(code, out, lambda place: y.load(place + (py - po)) * own)
     _product(code, a, pa, None, step_in, n_out, n_in, x, px, po, width, write)
 
 
 def _outer(code, pairs, n_c, n_x, out, po, stride, width):
     """``out += sum C X^T`` over some pairs of matrices and their places: entry (i, k) is at ``po + i * stride + k``."""
     lanes = code.lanes // _OUTER_PARTS  # for enough registers
-    kind = code.kind(lanes)
 
     def tile(n, i, m, k):
         """Some units of one and some of the other, summed over all rows."""
-        sums = [code.sums(m, lanes) for _ in range(n)]
-        for total in chain.from_iterable(sums):
-            code.builder.store(code.number(0.0, kind).value, total)
-
+        sums = [[code.total(lanes=lanes) for _ in range(m)] for _ in range(n)]
         for c, pc, x, px in pairs:
-            p_c, p_x = code.index(pc, i, width), code.index(px, k, width)
-
-            def add(j, c=c, p_c=p_c, x=x, p_x=p_x):
-                left, right = (
-                    [memory.load(code.builder.add(j, code.index(p, one, width)), lanes) for one in range(number)]
-                    for memory, p, number in ((c, p_c, n), (x, p_x, m))
-                )
+            with code.pieces(width, lanes) as j:
+                left = [c.load(pc + j + (i + one) * width, lanes) for one in range(n)]
+                right = [x.load(px + j + (k + one) * width, lanes) for one in range(m)]
                 for a, row in zip(left, sums, strict=True):
                     for b, total in zip(right, row, strict=True):
-                        code.add_to(total, a * b)
-
-            code.pieces(width, lanes, add)
-        first = code.builder.add(k, code.index(po, i, stride))
+                        total.add(a * b)
         for one, row in enumerate(sums):
-            place, totals = code.index(first, one, stride), [code.builder.load(total) for total in row]
+            place, totals = po + (i + one) * stride + k, [total.get() for total in row]
             if m == 1:
-                out.store(place, code.sum_of(totals[0], out.load(place, 1)))
+                out.store(place, totals[0].sum(out.load(place, 1)))
             else:
                 out.store(place, out.load(place, m) + code.sums_of(totals))
 
     def block(first, size):
         def row(n, i):
-            code.pieces_and_rest(size, _OUTER_COLUMNS, lambda m, k: tile(n, i, m, code.builder.add(first, k)))
+            code.pieces_and_rest(size, _OUTER_COLUMNS, lambda m, k: tile(n, i, m, first + k))
 
         code.tiles(n_c, row)
 
@@ -177,13 +141,7 @@ def add_outers(code, c, pc, other_c, other_pc, n_c, x, px, other_x, other_px, n_
 @vector_function
 def add_dot(code, x, px, y, py, out, po, n):
     """``out += sum x y`` over ``n`` entries, a multiple of 16."""
-    kind = code.kind(code.lanes)
-    (total,) = code.sums(1, code.lanes)
-    code.builder.store(code.number(0.0, kind).value, total)
-
-    def add(j):
-        a, b = (memory.load(code.builder.add(p, j), code.lanes) for memory, p in ((x, px), (y, py)))
-        code.add_to(total, a * b)
-
-    code.pieces(n, code.lanes, add)
-    out.store(po, code.sum_of(code.builder.load(total), out.load(po, 1)))
+    total = code.total()
+    with code.pieces(n) as j:
+        total.add(x.load(px + j) * y.load(py + j))
+    out.store(po, total.get().sum(out.load(po, 1)))

@@ -12,9 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from legendretron.accelerate.cpu.compiling import compiled
-from legendretron.accelerate.cpu.entries import at, gather, put
-from legendretron.accelerate.cpu.vectors import activate, fill, multiply, multiply_by, scale, scale_rows
+from legendretron.accelerate.cpu.compiling import at, compiled, gather, put
+from legendretron.accelerate.cpu.vectors import activate, fill, multiply, scale
 from legendretron.potentials.cpflow import SCALE_FLOOR
 
 __all__ = ["Ridges", "Sizes", "block_lengths", "fold", "gather_parameters", "new_ridges", "pull_back"]
@@ -95,7 +94,7 @@ def fold(theta, start, sizes, ridges):
         p_a = start + b * n_block
         p_bias, p_raw, pr, pu = p_a + rank * n_out, p_a + rank * (n_out + 1), b * n_raw, b * rank
         activate(theta, p_raw, raw, ridges.raw_slope, pr, n_raw)
-        multiply_by(raw, pr, n_raw - 2, kind(1) / kind(hidden))
+        scale(raw, pr, kind(1) / kind(hidden), raw, pr, n_raw - 2)
         scale(raw, pr, kind(1), mixing, pr, n_raw)
         scale(theta, p_bias, kind(1), bias, pu, rank)
         if sizes.normalised:
@@ -107,8 +106,9 @@ def fold(theta, start, sizes, ridges):
                 if row < n_mixing - 1:
                     bias[u] += theta[p_shift + row] + theta[p_mixing_bias + row] / kind(hidden)
                 bias[u] *= factor
-                multiply_by(mixing, pr + row * hidden, hidden, factor)
-        scale_rows(theta, p_a, n_out, unit_scale, pu, ridges.stack, pu * stride, stride, rank, n_out)
+                scale(mixing, pr + row * hidden, factor, mixing, pr + row * hidden, hidden)
+        for u in range(rank):
+            scale(theta, p_a + u * n_out, unit_scale[pu + u], ridges.stack, (pu + u) * stride, n_out)
 
 
 @compiled
@@ -125,8 +125,9 @@ def pull_back(theta, start, sizes, ridges, grad):
     for b in range(sizes.n_blocks):
         p_a = start + b * n_block
         p_bias, p_raw, pr, pu = p_a + rank * n_out, p_a + rank * (n_out + 1), b * n_raw, b * rank
-        multiply_by(grad, p_bias, rank + n_raw - 2, raw[pr + n_raw - 1])
-        scale_rows(stack_grad, pu * stride, stride, unit_scale, pu, grad, p_a, n_out, rank, n_out)
+        scale(grad, p_bias, raw[pr + n_raw - 1], grad, p_bias, rank + n_raw - 2)
+        for u in range(rank):
+            scale(stack_grad, (pu + u) * stride, unit_scale[pu + u], grad, p_a + u * n_out, n_out)
         if sizes.normalised:
             p_shift = p_raw + n_raw
             p_log_scale, p_mixing_bias = p_shift + n_mixing - 1, p_shift + 2 * n_mixing - 1
@@ -134,16 +135,16 @@ def pull_back(theta, start, sizes, ridges, grad):
                 u = _mixed_unit(row, sizes)
                 factor = unit_scale[pu + u]
                 # of the scale: by A, by the bias, which is scaled already, and by the mixing weights
-                of_scale = grad[p_bias + u] * bias[pu + u] / factor
+                grad_scale = grad[p_bias + u] * bias[pu + u] / factor
                 for k in range(n_out):
-                    of_scale += at(stack_grad, (pu + u) * stride + k) * at(theta, p_a + u * n_out + k)
+                    grad_scale += at(stack_grad, (pu + u) * stride + k) * at(theta, p_a + u * n_out + k)
                 for i in range(row * hidden, (row + 1) * hidden):
-                    of_scale += grad[p_raw + i] * raw[pr + i]
+                    grad_scale += grad[p_raw + i] * raw[pr + i]
                     put(grad, p_raw + i, at(grad, p_raw + i) * factor)
-                grad[p_log_scale + row] = of_scale * kind(math.exp(theta[p_log_scale + row]))
+                grad[p_log_scale + row] = grad_scale * kind(math.exp(theta[p_log_scale + row]))
                 grad[p_bias + u] *= factor
                 if row < n_mixing - 1:
                     grad[p_shift + row] = grad[p_bias + u]
                     grad[p_mixing_bias + row] = grad[p_bias + u] / kind(hidden)
-        multiply_by(grad, p_raw, n_raw - 2, kind(1) / kind(hidden))
+        scale(grad, p_raw, kind(1) / kind(hidden), grad, p_raw, n_raw - 2)
         multiply(ridges.raw_slope, pr, grad, p_raw, grad, p_raw, n_raw)

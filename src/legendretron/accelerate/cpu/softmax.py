@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import math
 
-from legendretron.accelerate.cpu.compiling import compiled
-from legendretron.accelerate.cpu.entries import at, put
+from legendretron.accelerate.cpu.compiling import at, compiled, put
 from legendretron.accelerate.cpu.vectors import exp_differences, fill, highest, multiply, transpose
 
-__all__ = ["exponentials", "load_rows", "log_loss", "log_loss_with_matrix", "observe", "store_rows"]
+__all__ = ["load_rows", "log_loss", "log_loss_with_matrix", "observe", "store_rows"]
 
 
 @compiled
@@ -52,7 +51,7 @@ def store_rows(units, p, first, rows, n, swap, out, width):
 
 
 @compiled
-def exponentials(y, py, n_classes, top, best, e, pe, step, total, width):
+def _exponentials(y, py, n_classes, top, best, e, pe, step, total, width):
     """``e = exp(y - top)`` with ``top`` the largest of a row, ``total`` their sum, and ``best`` the number of the largest.
 
     Exponentials of a class are ``step`` entries after those of the class before; they may take the place of ``y``.
@@ -85,38 +84,36 @@ def observe(nll, rate, n_classes):
 
 
 @compiled
-def log_loss(y, py, n_out, rate, labels, weights, first, n, top, total, best, own, width):
+def log_loss(y, py, n_classes, rate, labels, p_label, weights, p_weight, n, top, total, best, own, width):
     """Weighted sums of log-losses and of hits, and the gradient in the logit of the rate of noise.
 
-    Gradients in the log-odds take their place. With noise, a row's is that without, times the probability that its label has
+    Gradients in the logits take their place. With noise, a row's is that without, times the probability that its label has
     not been replaced.
     """
-    zero = y.dtype.type(0)
-    fill(y, py + n_out * width, width, zero)
     for j in range(n):
-        put(own, j, at(y, py + at(labels, first + j) * width + j))
-    exponentials(y, py, n_out + 1, top, best, y, py, width, total, width)
-    loss = hits = of_rate = 0.0
+        put(own, j, at(y, py + at(labels, p_label + j) * width + j))
+    _exponentials(y, py, n_classes, top, best, y, py, width, total, width)
+    loss = hits = grad_rate = 0.0
     for j in range(n):
-        label, weight = at(labels, first + j), at(weights, first + j)
+        label, weight = at(labels, p_label + j), at(weights, p_weight + j)
         kept = weight
         nll = at(top, j) - at(own, j) + math.log(at(total, j))
         if rate > 0.0:
-            nll, share, slope = observe(nll, rate, n_out + 1)
-            of_rate += weight * slope
+            nll, share, slope = observe(nll, rate, n_classes)
+            grad_rate += weight * slope
             kept = y.dtype.type(weight * share)
         loss += weight * nll
         if label == at(best, j):
             hits += weight
         put(total, j, kept / at(total, j))
         put(top, j, kept)
-    fill(total, n, width - n, zero)  # padding does not count
-    for k in range(n_out):
+    fill(total, n, width - n, y.dtype.type(0))  # padding does not count
+    for k in range(n_classes):
         multiply(total, 0, y, py + k * width, y, py + k * width, width)
     for j in range(n):
-        place = py + at(labels, first + j) * width + j
+        place = py + at(labels, p_label + j) * width + j
         put(y, place, at(y, place) - at(top, j))
-    return loss, hits, of_rate
+    return loss, hits, grad_rate
 
 
 @compiled
@@ -130,8 +127,7 @@ def log_loss_with_matrix(y, py, n_out, matrix, labels, weights, first, n, e, top
     zero = kind(0)
     n_classes = n_out + 1
     least = 1e-20 if y.itemsize == 4 else 1e-150
-    fill(y, py + n_out * width, width, zero)
-    exponentials(y, py, n_classes, top, best, e, 0, width, total, width)
+    _exponentials(y, py, n_classes, top, best, e, 0, width, total, width)
     loss = hits = 0.0
     for j in range(n):
         label, weight = at(labels, first + j), at(weights, first + j)

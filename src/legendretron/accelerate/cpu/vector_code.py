@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import math
 import platform
+from contextlib import contextmanager
 
 import numpy as np
 from llvmlite import ir
@@ -18,7 +19,9 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-__all__ = ["BLOCK", "INDEX", "ON_ARM", "WIDE_REGISTERS", "Memory", "Value", "VectorCode", "data_of", "vector_function"]
+from legendretron.accelerate.cpu.compiling import data_of
+
+__all__ = ["BLOCK", "ON_ARM", "WIDE_REGISTERS", "Value", "vector_function"]
 
 _BYTES = 64  # of a vector
 BLOCK = 32  # units of a large matrix that are worked on together
@@ -59,15 +62,61 @@ _ARTANH_OF_LOG = (
 )
 
 
-class Value:
-    """A number or vector in the code that is being written, with its arithmetic."""
+class _Written:
+    """Something in the code that is being written: ``value`` is what the compiler knows it by."""
 
     def __init__(self, code, value):
         self.code, self.value = code, value
 
+
+class Index(_Written):
+    """A place, or how many of something there are."""
+
     def _with(self, operation, other):
-        other = other if isinstance(other, Value) else self.code.number(other, self.value.type)
-        return Value(self.code, operation(self.value, other.value, flags=_FLAGS))
+        return Index(self.code, operation(self.value, self.code.index(other).value))
+
+    def __add__(self, other):
+        return self._with(self.code.builder.add, other)
+
+    def __sub__(self, other):
+        return self._with(self.code.builder.sub, other)
+
+    def __mul__(self, other):
+        return self._with(self.code.builder.mul, other)
+
+    def __floordiv__(self, other):
+        return self._with(self.code.builder.udiv, other)
+
+    def __mod__(self, other):
+        return self._with(self.code.builder.urem, other)
+
+    def where(self, comparison, other, then, otherwise):
+        """``then`` if the comparison holds: numbers, indices or vectors."""
+        holds = self.code.builder.icmp_unsigned(comparison, self.value, self.code.index(other).value)
+        kind = type(then) if isinstance(then, _Written) else Index
+        then, otherwise = (v if isinstance(v, _Written) else self.code.index(v) for v in (then, otherwise))
+        return kind(self.code, self.code.builder.select(holds, then.value, otherwise.value))
+
+    def number(self):
+        """As a floating-point number."""
+        return Value(self.code, self.code.builder.uitofp(self.value, self.code.kind(1)))
+
+
+class Value(_Written):
+    """A number or a vector. Beside a vector, a number stands for a vector of it."""
+
+    @property
+    def lanes(self):
+        """Entries of a vector; 1 for a number."""
+        return self.value.type.count if isinstance(self.value.type, ir.VectorType) else 1
+
+    def _match(self, *others):
+        """All as vectors, if one of them is."""
+        lanes = max([self.lanes, *(v.lanes for v in others if isinstance(v, Value))])
+        return [self.code.spread(v, lanes).value for v in (self, *others)]
+
+    def _with(self, operation, other):
+        return Value(self.code, operation(*self._match(other), flags=_FLAGS))
 
     def __add__(self, other):
         return self._with(self.code.builder.fadd, other)
@@ -83,38 +132,61 @@ class Value:
 
     def where(self, comparison, other, then, otherwise):
         """``then`` where the comparison holds, which it never does for NaN."""
-        other, then, otherwise = (
-            v if isinstance(v, Value) else self.code.number(v, self.value.type) for v in (other, then, otherwise)
-        )
-        holds = self.code.builder.fcmp_ordered(comparison, self.value, other.value)
-        return Value(self.code, self.code.builder.select(holds, then.value, otherwise.value))
+        one, other, then, otherwise = self._match(other, then, otherwise)
+        holds = self.code.builder.fcmp_ordered(comparison, one, other)
+        return Value(self.code, self.code.builder.select(holds, then, otherwise))
 
     def sqrt(self):
         """Square root."""
         kind = self.value.type
-        suffix = f"v{kind.count}" if isinstance(kind, ir.VectorType) else ""
+        suffix = f"v{self.lanes}" if self.lanes > 1 else ""
         root = self.code.library(f"llvm.sqrt.{suffix}f{8 * self.code.bytes}", kind, [kind])
         return Value(self.code, self.code.builder.call(root, [self.value]))
 
+    def sum(self, start):
+        """``start`` plus all entries, in any order."""
+        kind = self.value.type
+        name = f"llvm.vector.reduce.fadd.v{self.lanes}f{8 * self.code.bytes}"
+        reduce = self.code.library(name, kind.element, [kind.element, kind])
+        return Value(self.code, self.code.builder.call(reduce, [start.value, self.value], fastmath=("reassoc",)))
 
-class Memory:
-    """An array in the code that is being written, by the place of its first entry."""
 
-    def __init__(self, code, data):
-        self.code, self.data = code, data
+class Memory(_Written):
+    """An array, by the place of its first entry."""
 
-    def _pointer(self, index, kind):
-        pointer = self.code.builder.gep(self.data, [index])
+    def pointer(self, place, kind):
+        pointer = self.code.builder.gep(self.value, [place.value])
         return self.code.builder.bitcast(pointer, kind.as_pointer()) if isinstance(kind, ir.VectorType) else pointer
 
-    def load(self, index, lanes):
+    def load(self, place, lanes=None):
         """A vector, or a number if ``lanes`` is 1."""
-        kind = self.code.kind(lanes)
-        return Value(self.code, self.code.builder.load(self._pointer(index, kind), align=self.code.bytes))
+        pointer = self.pointer(place, self.code.kind(lanes or self.code.lanes))
+        return Value(self.code, self.code.builder.load(pointer, align=self.code.bytes))
 
-    def store(self, index, value):
+    def load_index(self, place):
+        """An entry of an array of integers."""
+        return Index(self.code, self.code.builder.load(self.code.builder.gep(self.value, [place.value])))
+
+    def store(self, place, value):
         """Write a number or a vector."""
-        self.code.builder.store(value.value, self._pointer(index, value.value.type), align=self.code.bytes)
+        self.code.builder.store(value.value, self.pointer(place, value.value.type), align=self.code.bytes)
+
+
+class Total:
+    """A number or a vector that changes in loops; the compiler keeps it in a register."""
+
+    def __init__(self, code, start, lanes):
+        self.code, self._place = code, cgutils.alloca_once(code.builder, code.kind(lanes))
+        self.set(code.spread(start, lanes))
+
+    def get(self):
+        return Value(self.code, self.code.builder.load(self._place))
+
+    def set(self, value):
+        self.code.builder.store(value.value, self._place)
+
+    def add(self, value):
+        self.set(self.get() + value)
 
 
 class VectorCode:
@@ -131,121 +203,102 @@ class VectorCode:
         element = ir.FloatType() if self.single else ir.DoubleType()
         return element if lanes == 1 else ir.VectorType(element, lanes)
 
-    def number(self, value, kind):
-        """A constant; in all entries, if the type is a vector."""
-        value = float(np.float32(value) if self.single else value)
-        return Value(self, ir.Constant(kind, [value] * kind.count if isinstance(kind, ir.VectorType) else value))
+    def index(self, value):
+        """An integer as an index."""
+        return value if isinstance(value, Index) else Index(self, ir.Constant(INDEX, value))
 
     def spread(self, number, lanes):
-        """A vector of the same number everywhere."""
-        if lanes == 1:
-            return number
+        """A vector of the same number everywhere; a vector stays as it is."""
         kind, i32 = self.kind(lanes), ir.IntType(32)
+        if not isinstance(number, Value):
+            number = float(np.float32(number) if self.single else number)
+            return Value(self, ir.Constant(kind, number if lanes == 1 else [number] * lanes))
+        if number.lanes == lanes:
+            return number
         one = self.builder.insert_element(ir.Constant(kind, ir.Undefined), number.value, ir.Constant(i32, 0))
-        return Value(self, self.builder.shuffle_vector(one, one, ir.Constant(ir.VectorType(i32, lanes), [0] * lanes)))
+        return self.shuffle(Value(self, one), Value(self, one), [0] * lanes)
+
+    def shuffle(self, low, high, places):
+        """Entries of two vectors, by their places in the first, followed by the second."""
+        mask = ir.Constant(ir.VectorType(ir.IntType(32), len(places)), places)
+        return Value(self, self.builder.shuffle_vector(low.value, high.value, mask))
 
     def spread_all(self, memory, place, number, lanes):
         """Vectors of each of some numbers that are side by side in memory."""
         if not ON_ARM or number == 1:  # elsewhere numbers are spread as they are loaded
-            return [self.spread(memory.load(self.index(place, i), 1), lanes) for i in range(number)]
-        kind, i32 = self.kind(number), ir.IntType(32)
-        loaded = self.builder.load(memory._pointer(place, kind), align=self.bytes)
-        masks = [ir.Constant(ir.VectorType(i32, lanes), [i] * lanes) for i in range(number)]
-        return [Value(self, self.builder.shuffle_vector(loaded, loaded, mask)) for mask in masks]
+            return [self.spread(memory.load(place + i, 1), lanes) for i in range(number)]
+        loaded = memory.load(place, number)
+        return [self.shuffle(loaded, loaded, [i] * lanes) for i in range(number)]
 
-    def index(self, start, count, step=1):
-        """``start + count * step``."""
-        count, step = (ir.Constant(INDEX, v) if isinstance(v, int) else v for v in (count, step))
-        return self.builder.add(start, self.builder.mul(count, step))
+    def total(self, start=0.0, lanes=None):
+        """A sum that begins with a number."""
+        return Total(self, start, lanes or self.lanes)
 
-    def pieces(self, n, size, body):
-        """Call ``body(start)`` for whole pieces of ``size`` of ``n`` things, and return where they end."""
-        size = ir.Constant(INDEX, size)
-        whole = self.builder.udiv(n, size)
-        with cgutils.for_range(self.builder, whole) as loop:
-            body(self.builder.mul(loop.index, size))
-        return self.builder.mul(whole, size)
+    # --- loops ---
+
+    @contextmanager
+    def loop(self, n, start=0):
+        """Indices from ``start`` to below ``n``."""
+        with cgutils.for_range(self.builder, n.value, start=self.index(start).value) as loop:
+            yield Index(self, loop.index)
+
+    @contextmanager
+    def pieces(self, n, size=None):
+        """Starts of whole pieces of ``size`` of ``n`` things; of whole vectors if no size is given."""
+        size = size or self.lanes
+        with self.loop(n // size) as piece:
+            yield piece * size
 
     def pieces_and_rest(self, n, size, body):
         """Call ``body(size, start)`` for whole pieces, then ``body(1, i)`` for each of the rest."""
-        if size == 1:
-            self.pieces(n, 1, lambda start: body(1, start))
-            return
-        end = self.pieces(n, size, lambda start: body(size, start))
-        with cgutils.for_range(self.builder, n, start=end) as loop:
-            body(1, loop.index)
+        with self.pieces(n, size) as start:
+            body(size, start)
+        if size > 1:
+            with self.loop(n, start=n // size * size) as i:
+                body(1, i)
+
+    def entries(self, n, body):
+        """Call ``body(lanes, start)`` for ``n`` entries, vectors first."""
+        self.pieces_and_rest(n, self.lanes, body)
 
     def tiles(self, n, body):
         """Call ``body(size, start)`` for pieces of 4 and 3, and for single ones where there is no other way.
 
         Nine, the units of a block by default, are three times three: a single one would leave most of the registers idle.
         """
-        four, builder = ir.Constant(INDEX, 4), self.builder
-        fours, rest = builder.udiv(n, four), builder.urem(n, four)
-        threes = ir.Constant(INDEX, 0)
+        fours, rest = n // 4, n % 4
+        threes = self.index(0)
         for left, needed, number in ((1, 2, 3), (2, 1, 2), (3, 0, 1)):
-            fits = builder.and_(
-                builder.icmp_unsigned("==", rest, ir.Constant(INDEX, left)),
-                builder.icmp_unsigned(">=", fours, ir.Constant(INDEX, needed)),
-            )
-            threes = builder.select(fits, ir.Constant(INDEX, number), threes)
-        of_threes = builder.mul(threes, ir.Constant(INDEX, 3))
-        with cgutils.for_range(builder, threes) as loop:
-            body(3, builder.mul(loop.index, ir.Constant(INDEX, 3)))
-        fours = builder.udiv(builder.sub(n, of_threes), four)
-        with cgutils.for_range(builder, fours) as loop:
-            body(4, builder.add(of_threes, builder.mul(loop.index, four)))
-        done = builder.add(of_threes, builder.mul(fours, four))
-        with cgutils.for_range(builder, n, start=done) as loop:
-            body(1, loop.index)
+            threes = rest.where("==", left, fours.where(">=", needed, number, threes), threes)
+        with self.loop(threes) as tile:
+            body(3, tile * 3)
+        in_threes = threes * 3
+        fours = (n - in_threes) // 4
+        with self.loop(fours) as tile:
+            body(4, in_threes + tile * 4)
+        with self.loop(n, start=in_threes + fours * 4) as i:
+            body(1, i)
 
     def blocks(self, n, body, most=BLOCK):
         """Call ``body(start, size)`` for pieces of ``n`` units, by default as many as stay in the fastest cache."""
-        size = ir.Constant(INDEX, most)
-        number = self.builder.udiv(self.builder.add(n, ir.Constant(INDEX, most - 1)), size)
-        with cgutils.for_range(self.builder, number) as loop:
-            start = self.builder.mul(loop.index, size)
-            left = self.builder.sub(n, start)
-            body(start, self.builder.select(self.builder.icmp_unsigned("<", left, size), left, size))
-
-    def entries(self, n, body):
-        """Call ``body(lanes, start)`` for ``n`` entries, vectors first."""
-        self.pieces_and_rest(n, self.lanes, body)
+        with self.loop((n + (most - 1)) // most) as block:
+            start = block * most
+            left = n - start
+            body(start, left.where("<", most, left, most))
 
     def library(self, name, result, arguments):
         """A function of the compiler."""
         return cgutils.get_or_insert_function(self.builder.module, ir.FunctionType(result, arguments), name)
 
-    def sums(self, number, lanes):
-        """Places for sums, which become registers."""
-        return [cgutils.alloca_once(self.builder, self.kind(lanes)) for _ in range(number)]
-
-    def add_to(self, total, value):
-        """Add to one of :meth:`sums`."""
-        before = Value(self, self.builder.load(total))
-        self.builder.store((before + value).value, total)
-
-    def sum_of(self, vector, start):
-        """``start`` plus all entries of a vector, in any order."""
-        kind = vector.type
-        name = f"llvm.vector.reduce.fadd.v{kind.count}f{8 * self.bytes}"
-        reduce = self.library(name, kind.element, [kind.element, kind])
-        return Value(self, self.builder.call(reduce, [start.value, vector], fastmath=("reassoc",)))
-
     def sums_of(self, vectors):
         """The sums of some vectors, whose number is a power of two, as one vector with an entry for each."""
-        size = vectors[0].type.count  # of the block of entries that still belong to one sum
+        size = vectors[0].lanes  # of the block of entries that still belong to one sum
 
         def add_halves(low, high):
             """Add the first and the second half of each block; those of ``high`` follow those of ``low``."""
-            size_of_both = low.type.count if high is low else 2 * low.type.count
-            first = [i for i in range(size_of_both) if i % size < size // 2]
-            kind = ir.VectorType(ir.IntType(32), len(first))
-            one, other = (
-                Value(self, self.builder.shuffle_vector(low, high, ir.Constant(kind, [i + step for i in first])))
-                for step in (0, size // 2)
-            )
-            return (one + other).value
+            n_entries = low.lanes if high is low else 2 * low.lanes
+            first = [i for i in range(n_entries) if i % size < size // 2]
+            return self.shuffle(low, high, first) + self.shuffle(low, high, [i + size // 2 for i in first])
 
         while len(vectors) > 1:
             vectors = [add_halves(low, high) for low, high in zip(vectors[::2], vectors[1::2], strict=True)]
@@ -254,26 +307,26 @@ class VectorCode:
         while size > 1:
             vector = add_halves(vector, vector)
             size //= 2
-        return Value(self, vector)
+        return vector
 
     # --- functions ---
 
     def polynomial(self, coefficients, x):
         """From the lowest power up; in pairs, pairs of pairs and so on, so that few operations wait for each other."""
-        values = [self.number(coefficient, x.value.type) for coefficient in coefficients]
+        values = [self.spread(coefficient, x.lanes) for coefficient in coefficients]
         while len(values) > 1:
             pairs = [low + high * x for low, high in zip(values[::2], values[1::2], strict=False)]
             values = pairs + values[len(values) - 1 :] if len(values) % 2 else pairs
             x = x * x
         return values[0]
 
-    def _integers(self, kind):
-        """The type of integers as large as the numbers of a type, and a function for constants of it."""
+    def _integers(self, lanes):
+        """The type of integers as large as numbers, and a function for constants of it."""
         whole = ir.IntType(8 * self.bytes)
-        if not isinstance(kind, ir.VectorType):
+        if lanes == 1:
             return whole, lambda value: ir.Constant(whole, value)
-        many = ir.VectorType(whole, kind.count)
-        return many, lambda value: ir.Constant(many, [value] * kind.count)
+        many = ir.VectorType(whole, lanes)
+        return many, lambda value: ir.Constant(many, [value] * lanes)
 
     def exp(self, x):
         """``exp(x)`` for ``x <= 0``; 0 where the result would not be a normal number, NaN for NaN."""
@@ -287,17 +340,16 @@ class VectorCode:
         n = rounded - rounder
         r = x - n * log2[0] - n * log2[1]
         series = self.polynomial([1.0, 1.0, *_EXP[self.single]], r)
-        kind = x.value.type
-        whole, constant = self._integers(kind)
+        whole, constant = self._integers(x.lanes)
         raw = self.builder.add(self.builder.bitcast(rounded.value, whole), constant(bias))
-        power = self.builder.bitcast(self.builder.shl(raw, constant(bits)), kind)
+        power = self.builder.bitcast(self.builder.shl(raw, constant(bits)), x.value.type)
         return x.where("<", low, 0.0, series * Value(self, power))
 
     def log(self, x):
         """``log(x)`` for normal ``x > 0``, with errors of a few units in the last place; NaN for NaN and infinity."""
         bits, bias = (23, 127) if self.single else (52, 1023)
         kind = x.value.type
-        whole, constant = self._integers(kind)
+        whole, constant = self._integers(x.lanes)
         raw = self.builder.bitcast(x.value, whole)
         power = self.builder.sub(self.builder.lshr(raw, constant(bits)), constant(bias))
         rest = self.builder.or_(self.builder.and_(raw, constant((1 << bits) - 1)), constant(bias << bits))
@@ -312,15 +364,10 @@ class VectorCode:
         """From one exponential and one division, with errors of a few units in the last place."""
         e = self.exp(x.where(">", 0.0, x * -1.0, x))
         more, most = e + 1.0, e + 2.0
-        q = self.number(1.0, x.value.type) / (more * most)
+        q = self.spread(1.0, x.lanes) / (more * most)
         s = e * more * q  # e / (2 + e), and log(1 + e) = 2 artanh(s)
         series = self.polynomial([2.0, *_ARTANH[self.single]], s * s)
         return x.where(">", 0.0, x, 0.0) + s * series, most * q * x.where(">=", 0.0, 1.0, e)
-
-
-def data_of(context, builder, kind, value):
-    """Pointer to the first entry of an array."""
-    return context.make_array(kind)(context, builder, value).data
 
 
 def vector_function(write):
@@ -349,11 +396,8 @@ def vector_function(write):
                 function.linkage = "linkonce_odr"
                 function.attributes.add("noinline")
                 code = VectorCode(ir.IRBuilder(function.append_basic_block()), dtype)
-                wrap = {types.Array: Memory, types.Float: Value}
-                write(
-                    code,
-                    *(wrap.get(type(k), lambda _, v: v)(code, v) for k, v in zip(kinds, function.args, strict=True)),
-                )
+                wrap = {types.Array: Memory, types.Float: Value, types.Integer: Index}
+                write(code, *(wrap[type(k)](code, v) for k, v in zip(kinds, function.args, strict=True)))
                 code.builder.ret_void()
             builder.call(function, passed)
             return context.get_dummy_value()

@@ -18,8 +18,7 @@ from legendretron.accelerate.cuda.chain_kernels import (
     loss_kernel,
     spread_kernel,
     tile_kernel,
-    units_backward_kernel,
-    units_forward_kernel,
+    units_kernel,
 )
 from legendretron.accelerate.cuda.launching import Launcher, on_device_of
 from legendretron.accelerate.cuda.unit_kernels import fold_kernel
@@ -33,7 +32,7 @@ _FEW_CLASSES, _TILE = 64, 16
 _ROWS = 32
 #: Tiles whose sums one program adds up, one after the other.
 _MOST_TILES = 64
-#: Rows of a forward pass whose units are kept in memory at once.
+#: Rows of a forward pass whose units are saved in memory at once.
 _ROWS_AT_ONCE = 65_536
 
 
@@ -56,13 +55,7 @@ class _Batch(NamedTuple):
 
 
 class ChainOnCUDA:
-    """Softmax+ after a chain of ridge blocks; without blocks it is softmax+ itself.
-
-    Parameters
-    ----------
-    form : LinkForm
-        Sizes of the chain; noise does not matter.
-    """
+    """Softmax+ after a chain of ridge blocks, without noise; without blocks it is softmax+ itself."""
 
     def __init__(self, form: LinkForm) -> None:
         n_blocks, n_out, hidden, depth, mixed = (
@@ -103,7 +96,7 @@ class ChainOnCUDA:
 
     # --- a head or a prediction: one run ---
 
-    def kept_size(self, n: int) -> int:
+    def saved_size(self, n: int) -> int:
         """Numbers that the forward pass keeps beside its result, if there are many classes."""
         return 0 if self._few else n * (3 * self._n_blocks * self._rank + (self._n_blocks - 1) * self._n_out)
 
@@ -111,31 +104,31 @@ class ChainOnCUDA:
         """Log-probabilities ``(n, C)`` of predictors ``(n, K)``, and what the backward pass needs beside them."""
         n, k = z.shape
         with on_device_of(z):
-            numbers = self._folded(z, tensors, 1)
+            numbers = self._fold_parameters(z, tensors, 1)
             if self._few:
                 log_p = z.new_empty(n, k + 1)
                 for first in range(0, n, _ROWS_AT_ONCE):
                     part = slice(first, first + _ROWS_AT_ONCE)
                     self._tiles(FORWARD, z[None, part], tensors, numbers, log_p[part])
                 return log_p, z.new_empty(0)
-            kept = z.new_empty(self.kept_size(n))
-            y = self._forward_many(z.unsqueeze(0), tensors, numbers, kept)[0]
-            return torch.log_softmax(torch.nn.functional.pad(y, (0, 1)), -1), kept
+            saved = z.new_empty(self.saved_size(n))
+            y = self._forward_many(z.unsqueeze(0), tensors, numbers, saved)[0]
+            return torch.log_softmax(torch.nn.functional.pad(y, (0, 1)), -1), saved
 
     def backward(
-        self, g: Tensor, z: Tensor, log_p: Tensor, kept: Tensor, tensors: Sequence[Tensor], wanted: tuple[bool, bool]
+        self, g: Tensor, z: Tensor, log_p: Tensor, saved: Tensor, tensors: Sequence[Tensor], wanted: tuple[bool, bool]
     ) -> tuple[Tensor, Tensor]:
         """Gradients of the predictors, and of all parameters one after the other."""
         k, blocks = self._n_out, self._n_blocks
         # a run's row has a place for the gradient of a bias, too
         gradient = z.new_empty(1, k + blocks * (self._rank * k + self._n_raw))
         with on_device_of(z):
-            numbers = self._folded(z, tensors, 1)
+            numbers = self._fold_parameters(z, tensors, 1)
             if self._few:
                 dz = self._tiles(COTANGENT, z.unsqueeze(0), tensors, numbers, None, g, gradient)
             else:
                 dy = g[:, :k] - log_p[:, :k].exp() * g.sum(-1, keepdim=True)
-                dz = self._backward_many(z.unsqueeze(0), dy.unsqueeze(0), tensors, numbers, kept, gradient, k)
+                dz = self._backward_many(z.unsqueeze(0), dy.unsqueeze(0), tensors, numbers, saved, gradient, k)
         return dz.view(z.shape), gradient[0, k:]
 
     # --- a training step: all runs ---
@@ -151,39 +144,20 @@ class ChainOnCUDA:
         gradient: Tensor,
         totals: Tensor,
     ) -> Tensor:
-        """Gradients of the weighted log-loss of labels.
+        """Gradient in the predictors ``(R, n, K)`` of the weighted log-loss of labels ``(R, n)``.
 
-        Parameters
-        ----------
-        z : Tensor of shape (R, n, K)
-            Predictors.
-        labels, weights : Tensor of shape (R, n)
-            Of the rows.
-        flat : Tensor of shape (R, P)
-            All parameters: from ``start`` on the bias, then those of the link.
-        start : int
-            Column of the bias.
-        noise : StepNoise
-            Of the labels.
-        gradient : Tensor of shape (R, P)
-            Written to from ``start`` on.
-        totals : Tensor of shape (2, R)
-            Weighted sums of losses and hits, times ``n``, are added.
-
-        Returns
-        -------
-        Tensor of shape (R, n, K)
-            The gradient in the predictors.
+        ``flat`` (R, P) holds all parameters: from ``start`` on the bias, then those of the link. Their gradients are written
+        to ``gradient``, and weighted sums of losses and hits, times ``n``, are added to ``totals`` (2, R).
         """
         runs, n, k = z.shape
         tensors = self._views(flat, start + k)
         batch = _Batch(labels, weights, flat, noise, totals)
         with on_device_of(z):
-            numbers = self._folded(z, tensors, runs)
+            numbers = self._fold_parameters(z, tensors, runs)
             if self._few:
                 return self._tiles(LABELS, z, tensors, numbers, None, weights, gradient, start, batch)
-            kept = z.new_empty(runs * self.kept_size(n)) if self._n_blocks else z.new_empty(0)
-            y = self._forward_many(z, tensors, numbers, kept)
+            saved = z.new_empty(runs * self.saved_size(n)) if self._n_blocks else z.new_empty(0)
+            y = self._forward_many(z, tensors, numbers, saved)
             dy, sums = torch.empty_like(y), z.new_empty(runs * n, 3)
             block = min(1024, triton.next_power_of_2(k))
             noisy = {"LEARNED": noise.learned, "NOISY": noise.noisy}
@@ -191,7 +165,7 @@ class ChainOnCUDA:
                 y, flat, labels, weights, sums, dy, n, k, flat.shape[1], noise.known_rate, **noisy,
                 BLOCK_K=block, ONE=k <= block, num_warps=4,
             )  # fmt: skip
-            dz = self._backward_many(z, dy, tensors, numbers, kept, gradient, start + k)
+            dz = self._backward_many(z, dy, tensors, numbers, saved, gradient, start + k)
             add_rows(dz, sums, gradient, totals, start, noise.learned)
         return dz
 
@@ -207,7 +181,7 @@ class ChainOnCUDA:
                 place += length
         return views
 
-    def _folded(self, like: Tensor, tensors: Sequence[Tensor], runs: int) -> Tensor:
+    def _fold_parameters(self, like: Tensor, tensors: Sequence[Tensor], runs: int) -> Tensor:
         """What the kernels need of each block beside ``A``."""
         numbers = like.new_empty(runs, max(self._n_blocks, 1), self._n_numbers)
         if self._n_blocks:
@@ -284,12 +258,12 @@ class ChainOnCUDA:
 
     # --- many classes ---
 
-    def _kept_parts(self, z: Tensor, kept: Tensor) -> tuple[list[Tensor], Tensor]:
-        """Inputs of all blocks, and the states of their units, which are what is kept."""
+    def _split_saved(self, z: Tensor, saved: Tensor) -> tuple[list[Tensor], Tensor]:
+        """Inputs of all blocks, and the states of their units, which are what is saved."""
         runs, n, k = z.shape
         blocks = self._n_blocks
         n_states = blocks * runs * n * 3 * self._rank
-        states, rest = kept[:n_states], kept[n_states:]
+        states, rest = saved[:n_states], saved[n_states:]
         return [z, *(rest.view(blocks - 1, runs, n, k) if blocks > 1 else ())], states.view(blocks, -1)
 
     def _spread(
@@ -329,21 +303,21 @@ class ChainOnCUDA:
         )  # fmt: skip
         return y, products
 
-    def _units_kernel(self, kernel: Any, x: Tensor, tensors: tuple[Tensor, ...], b: int) -> None:
+    def _update_units(self, x: Tensor, tensors: tuple[Tensor, ...], b: int, backward: bool) -> None:
         runs, n, _ = x.shape
         tiles = triton.cdiv(n, _ROWS)
-        constants = {**self._units, "BLOCK_N": _ROWS, "CHUNKS": self._chunks, "num_warps": 4}
-        self._launcher(kernel, (), constants)((runs * tiles, 1), tensors, runs * n, n, tiles, b)
+        constants = {**self._units, "BLOCK_N": _ROWS, "CHUNKS": self._chunks, "BACKWARD": backward, "num_warps": 4}
+        self._launcher(units_kernel, (backward,), constants)((runs * tiles, 1), tensors, runs * n, n, tiles, b)
 
-    def _forward_many(self, z: Tensor, tensors: Sequence[Tensor], numbers: Tensor, kept: Tensor) -> Tensor:
+    def _forward_many(self, z: Tensor, tensors: Sequence[Tensor], numbers: Tensor, saved: Tensor) -> Tensor:
         """Log-odds; keeps what the backward pass needs."""
         blocks, rank = self._n_blocks, self._rank
         if not blocks:
             return z
-        points, states = self._kept_parts(z, kept)
+        points, states = self._split_saved(z, saved)
         y, products = self._spread(z, 0, tensors, numbers, next_b=0)
         for b in range(blocks):
-            self._units_kernel(units_forward_kernel, z, (products, numbers, states), b)
+            self._update_units(z, (products, numbers, states, states), b, backward=False)
             last = b + 1 == blocks
             y, products = self._spread(
                 points[b], b, tensors, numbers, d=states[b, 2 * rank :], out=None if last else points[b + 1],
@@ -357,7 +331,7 @@ class ChainOnCUDA:
         dy: Tensor,
         tensors: Sequence[Tensor],
         numbers: Tensor,
-        kept: Tensor,
+        saved: Tensor,
         gradient: Tensor,
         start: int,
     ) -> Tensor:
@@ -366,17 +340,17 @@ class ChainOnCUDA:
         blocks, rank = self._n_blocks, self._rank
         if not blocks:
             return dy
-        points, states = self._kept_parts(z, kept)
+        points, states = self._split_saved(z, saved)
         tiles = triton.cdiv(n, _ROWS)
         parts, dots = z.new_empty(runs * tiles, blocks, self._n_sums), z.new_empty(runs, blocks, tiles * self._chunks)
         products = self._spread(dy, blocks - 1, tensors, numbers, next_b=blocks - 1)[1]
         for b in reversed(range(blocks)):
-            self._units_kernel(units_backward_kernel, z, (products, numbers, states, parts), b)
+            self._update_units(z, (products, numbers, states, parts), b, backward=True)
             state = states[b].view(runs, n, 3, rank)
             offset = start + b * (rank * k + self._n_raw)
-            of_weights = gradient[:, offset : offset + rank * k].view(runs, rank, k)
-            torch.bmm(state[:, :, 1].mT, points[b], out=of_weights)
-            of_weights.baddbmm_(state[:, :, 2].mT, dy)
+            grad_weights = gradient[:, offset : offset + rank * k].view(runs, rank, k)
+            torch.bmm(state[:, :, 1].mT, points[b], out=grad_weights)
+            grad_weights.baddbmm_(state[:, :, 2].mT, dy)
             dy, products = self._spread(
                 dy, b, tensors, numbers, d=states[b, rank:], next_b=b - 1 if b else None, other=points[b], dots=dots
             )

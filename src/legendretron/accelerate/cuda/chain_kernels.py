@@ -13,8 +13,13 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from legendretron.accelerate.cuda.row_kernels import load_noise_rate, observed_loss
-from legendretron.accelerate.cuda.unit_kernels import store_folded_gradients, units_backward, units_forward
+from legendretron.accelerate.cuda.unit_kernels import (
+    load_noise_rate,
+    observed_loss,
+    store_folded_gradients,
+    units_backward,
+    units_forward,
+)
 
 __all__ = [
     "COTANGENT",
@@ -25,8 +30,7 @@ __all__ = [
     "loss_kernel",
     "spread_kernel",
     "tile_kernel",
-    "units_backward_kernel",
-    "units_forward_kernel",
+    "units_kernel",
 ]
 
 #: Modes of a kernel: log-probabilities; gradients of the log-loss of labels; gradients for a given cotangent.
@@ -101,21 +105,21 @@ def tile_kernel(
     else:
         label = tl.load(labels + rows, real, 0)
         weight = tl.load(weights + rows, real, 0.0)
-        of_label = every[None, :] == label[:, None]
-        nll = top - tl.sum(tl.where(of_label & inside[None, :], x, 0.0), axis=1) + tl.log(total)
+        is_label = every[None, :] == label[:, None]
+        nll = top - tl.sum(tl.where(is_label & inside[None, :], x, 0.0), axis=1) + tl.log(total)
         # ties go to the first class, and to the last of two
         first = tl.min(tl.where(shown == highest[:, None], every[None, :], BLOCK_K), axis=1)
         best = tl.where((highest > 0.0) | ((highest == 0.0) & (K > 1)), first, K)
         rate = load_noise_rate(flat, run, P, known_rate, LEARNED, NOISY)
         believed = weight
-        of_rate = 0.0 * weight
+        grad_rate = 0.0 * weight
         sums = part + K + B * (R * K + SMALL)
         if rate is not None:
-            nll, of_rate, believed = observed_loss(nll, rate, weight, K + 1)
-        tl.store(sums, tl.sum(of_rate))
+            nll, grad_rate, believed = observed_loss(nll, rate, weight, K + 1)
+        tl.store(sums, tl.sum(grad_rate))
         tl.store(sums + 1, tl.sum(weight * nll))
         tl.store(sums + 2, tl.sum(tl.where(best == label, weight, 0.0)))
-        dy = believed[:, None] * (e / total[:, None] - tl.where(of_label & inside[None, :], 1.0, 0.0))
+        dy = believed[:, None] * (e / total[:, None] - tl.where(is_label & inside[None, :], 1.0, 0.0))
     for b in tl.static_range(B - 1, -1, -1):
         own = numbers + (run * B + b) * NUMBERS
         out = part + K + b * (R * K + SMALL)
@@ -131,9 +135,9 @@ def tile_kernel(
         cot = tl.load(state[:, None] + R + ranks[None, :], in_rank, 0.0)
         x = tl.load(points + (b * n_all + rows)[:, None] * K + every[None, :], here, 0.0)
         tl.store(out + R * K + 2 * R + MIXING, tl.sum(tl.sum(x * dy, axis=1)))  # of alpha
-        of_a = tl.dot(tl.trans(cot), x, input_precision="ieee", out_dtype=dtype)
-        of_a = tl.dot(tl.trans(d), dy, of_a, input_precision="ieee", out_dtype=dtype)
-        tl.store(out + lines, of_a, in_a)
+        grad_a = tl.dot(tl.trans(cot), x, input_precision="ieee", out_dtype=dtype)
+        grad_a = tl.dot(tl.trans(d), dy, grad_a, input_precision="ieee", out_dtype=dtype)
+        tl.store(out + lines, grad_a, in_a)
         dy = tl.dot(cot, a, tl.load(own + NUMBERS - 4) * dy, input_precision="ieee", out_dtype=dtype)
     tl.store(out_ptr + rows[:, None] * K + every[None, :], dy, here)
     tl.store(part + every, tl.sum(dy, axis=0), inside)
@@ -171,11 +175,11 @@ def add_tiles_kernel(
             small_sum += tl.load(parts + (run * tiles + tile) * length + before + small, small < SMALL, 0.0)
         if not WHOLE:
             some = tl.arange(0, BLOCK)
-            of_alpha = tl.zeros((BLOCK,), dtype)
+            grad_alpha = tl.zeros((BLOCK,), dtype)
             for first in range(0, n_dots, BLOCK):
                 where = (run * B + b) * n_dots + first + some
-                of_alpha += tl.load(dots + where, first + some < n_dots, 0.0)
-            small_sum = tl.where(small == 2 * R + ROWS * H, tl.sum(of_alpha), small_sum)
+                grad_alpha += tl.load(dots + where, first + some < n_dots, 0.0)
+            small_sum = tl.where(small == 2 * R + ROWS * H, tl.sum(grad_alpha), small_sum)
         sums = scratch + (run * B + b) * SMALL
         tl.store(sums + small, small_sum, small < SMALL)
         tl.debug_barrier()
@@ -196,9 +200,9 @@ def add_tiles_kernel(
         tl.store(gradient + run * P + START + entries, total, entries < K)
         inner = entries - K
         in_block = inner % (R * K + SMALL)
-        of_weights = (entries >= K) & (entries < length - 3) & (in_block < R * K)
+        is_weight = (entries >= K) & (entries < length - 3) & (in_block < R * K)
         place = START + K + inner // (R * K + SMALL) * (R * K + RAW) + in_block
-        tl.store(gradient + run * P + place, total, of_weights)
+        tl.store(gradient + run * P + place, total, is_weight)
         if LEARNED:
             tl.store(gradient + run * P + P - 1 + 0 * entries, total, entries == length - 3)
         if LABELLED:
@@ -211,40 +215,18 @@ def add_tiles_kernel(
 
 
 @triton.jit
-def units_forward_kernel(
-    products, numbers, states, n_all, n, tiles, b,
-    B: tl.constexpr, H: tl.constexpr, M: tl.constexpr, MIXED: tl.constexpr, UNITS: tl.constexpr, RANK: tl.constexpr,
-    BLOCK_N: tl.constexpr, CHUNKS: tl.constexpr, SOFT: tl.constexpr,
-):  # fmt: skip
-    """From products of some rows of one run with ``A`` to the state of their units."""
-    R: tl.constexpr = M * H + 1
-    program = tl.program_id(0).to(tl.int64)
-    run = program // tiles
-    local = (program % tiles) * BLOCK_N + tl.arange(0, BLOCK_N)
-    real = local < n
-    rows = run * n + local
-    state = states + (b * n_all + rows) * (3 * R)
-    ranks = tl.arange(0, RANK)
-    in_rank = real[:, None] & (ranks < R)[None, :]
-    seen = tl.zeros((BLOCK_N, RANK), states.dtype.element_ty)
-    for chunk in range(CHUNKS):
-        seen += tl.load(products + (chunk * n_all + rows)[:, None] * R + ranks[None, :], in_rank, 0.0)
-    tl.store(state[:, None] + ranks[None, :], seen, in_rank)
-    tl.debug_barrier()
-    own = numbers + (run * B + b) * (2 * R + 3 * ((M - 1) * MIXED + 1) * H + 4)
-    units_forward(state, own, real, H, M, MIXED, UNITS, SOFT)
-
-
-@triton.jit
-def units_backward_kernel(
+def units_kernel(
     products, numbers, states, parts, n_all, n, tiles, b,
     B: tl.constexpr, H: tl.constexpr, M: tl.constexpr, MIXED: tl.constexpr, UNITS: tl.constexpr, RANK: tl.constexpr,
-    BLOCK_N: tl.constexpr, CHUNKS: tl.constexpr, SOFT: tl.constexpr,
+    BLOCK_N: tl.constexpr, CHUNKS: tl.constexpr, SOFT: tl.constexpr, BACKWARD: tl.constexpr,
 ):  # fmt: skip
-    """From products of some rows' cotangents with ``A`` to the cotangents of ``A x``, and sums over these rows."""
+    """From products of some rows of one run with ``A`` to the state of their units.
+
+    With ``BACKWARD``, products are those of the rows' cotangents: the cotangents of ``A x`` take the place of ``zeta`` in the
+    state, and sums over these rows are written to ``parts``.
+    """
     R: tl.constexpr = M * H + 1
     MIXING: tl.constexpr = ((M - 1) * MIXED + 1) * H
-    SMALL: tl.constexpr = 2 * R + MIXING + 2
     program = tl.program_id(0).to(tl.int64)
     run = program // tiles
     local = (program % tiles) * BLOCK_N + tl.arange(0, BLOCK_N)
@@ -256,11 +238,16 @@ def units_backward_kernel(
     seen = tl.zeros((BLOCK_N, RANK), states.dtype.element_ty)
     for chunk in range(CHUNKS):
         seen += tl.load(products + (chunk * n_all + rows)[:, None] * R + ranks[None, :], in_rank, 0.0)
-    tl.store(products + rows[:, None] * R + ranks[None, :], seen, in_rank)
-    tl.debug_barrier()
     own = numbers + (run * B + b) * (2 * R + 3 * MIXING + 4)
-    out = parts + (program * B + b) * SMALL
-    units_backward(state, products + rows * R, own, real, out, H, M, MIXED, UNITS, SOFT)
+    if BACKWARD:
+        tl.store(products + rows[:, None] * R + ranks[None, :], seen, in_rank)
+        tl.debug_barrier()
+        out = parts + (program * B + b) * (2 * R + MIXING + 2)
+        units_backward(state, products + rows * R, own, real, out, H, M, MIXED, UNITS, SOFT)
+    else:
+        tl.store(state[:, None] + ranks[None, :], seen, in_rank)
+        tl.debug_barrier()
+        units_forward(state, own, real, H, M, MIXED, UNITS, SOFT)
 
 
 @triton.jit
@@ -354,10 +341,10 @@ def loss_kernel(
     best = tl.where((highest > 0.0) | ((highest == 0.0) & (K > 1)), first, K)
     rate = load_noise_rate(flat, row // n, P, known_rate, LEARNED, NOISY)
     believed = weight
-    of_rate = zero
+    grad_rate = zero
     if rate is not None:
-        nll, of_rate, believed = observed_loss(nll, rate, weight, K + 1)
-    tl.store(sums + row * 3, of_rate)
+        nll, grad_rate, believed = observed_loss(nll, rate, weight, K + 1)
+    tl.store(sums + row * 3, grad_rate)
     tl.store(sums + row * 3 + 1, weight * nll)
     tl.store(sums + row * 3 + 2, tl.where(best == label, weight, 0.0))
     if ONE:
@@ -380,7 +367,7 @@ def add_rows_kernel(
     cols = tl.program_id(1) * BLOCK_K + tl.arange(0, BLOCK_K)
     total = tl.zeros((BLOCK_K,), dtype=gradient.dtype.element_ty)
     zero = tl.sum(total)
-    of_rate = zero
+    grad_rate = zero
     loss = zero
     hits = zero
     for start in range(0, n, BLOCK_N):
@@ -389,7 +376,7 @@ def add_rows_kernel(
         real = local < n
         in_tile = real[:, None] & (cols < K)[None, :]
         total += tl.sum(tl.load(dz_ptr + rows[:, None] * K + cols[None, :], in_tile, 0.0), 0)
-        of_rate += tl.sum(tl.load(sums + rows * 3, real, 0.0))
+        grad_rate += tl.sum(tl.load(sums + rows * 3, real, 0.0))
         loss += tl.sum(tl.load(sums + rows * 3 + 1, real, 0.0))
         hits += tl.sum(tl.load(sums + rows * 3 + 2, real, 0.0))
     tl.store(gradient + run * P + START + cols, total, cols < K)
@@ -397,4 +384,4 @@ def add_rows_kernel(
         tl.store(totals + run, tl.load(totals + run) + n * loss)
         tl.store(totals + n_runs + run, tl.load(totals + n_runs + run) + n * hits)
         if LEARNED:
-            tl.store(gradient + run * P + P - 1, of_rate)
+            tl.store(gradient + run * P + P - 1, grad_rate)

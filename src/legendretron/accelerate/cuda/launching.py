@@ -30,14 +30,9 @@ def on_device_of(tensor: Tensor) -> AbstractContextManager[Any]:
 
 
 class Launcher:
-    """A kernel with its constants.
+    """A kernel with its constants, and options such as ``num_warps``.
 
-    Parameters
-    ----------
-    kernel : JITFunction
-        Its arguments are tensors, tuples of tensors and integers; constants come last.
-    constants : dict
-        Those of the kernel, and options such as ``num_warps``.
+    Its arguments are tensors, tuples of tensors and integers; constants come last.
     """
 
     def __init__(self, kernel: Any, constants: dict[str, Any]) -> None:

@@ -1,10 +1,11 @@
-r"""The units of ridge blocks, as parts of Triton kernels: tiles of some rows by the units of a layer.
+r"""The units of ridge blocks, and the log-loss with symmetric noise, as parts of Triton kernels.
 
-The formulas are those of :mod:`legendretron.potentials.ficnn`. Units have scales and shifts, :math:`t = s \odot (A x + m)`,
-which are 1 and the bias in a plain network; CP-Flow's normalisation is folded into them and into the mixing weights. The
-numbers of a block, which :func:`fold_kernel` writes, are in this order, with :math:`r = M H + 1` units and mixing weights of
-shape ``(ROWS, H)``: scales :math:`s`, shifts :math:`m`, mixing weights times the scale of the unit that they feed,
-the same without it, their derivatives in the raw ones, :math:`\alpha`, :math:`\gamma`, and their derivatives.
+Units are tiles of some rows by the units of a layer. The formulas are those of :mod:`legendretron.potentials.ficnn`. Units
+have scales and shifts, :math:`t = s \odot (A x + m)`, which are 1 and the bias in a plain network; CP-Flow's normalisation is
+folded into them and into the mixing weights. The numbers of a block, which :func:`fold_kernel` writes, are in this order,
+with :math:`r = M H + 1` units and mixing weights of shape ``(ROWS, H)``: scales :math:`s`, shifts :math:`m`, mixing weights
+times the scale of the unit that they feed, the same without it, their derivatives in the raw ones, :math:`\alpha`,
+:math:`\gamma`, and their derivatives.
 """
 
 from __future__ import annotations
@@ -12,9 +13,56 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from legendretron.accelerate.cuda.row_kernels import activate
+__all__ = [
+    "fold_kernel",
+    "load_noise_rate",
+    "observed_loss",
+    "store_folded_gradients",
+    "units_backward",
+    "units_forward",
+]
 
-__all__ = ["fold_kernel", "store_folded_gradients", "units_backward", "units_forward"]
+
+@triton.jit
+def activate(x):
+    """The softplus ``log(1 + exp(x))``, its derivative ``s(x)``, and ``s(-x) = 1 - s(x)``, with one exponential."""
+    e = tl.exp(-tl.abs(x))
+    u = 1.0 + e
+    high = 1.0 / u
+    low = e * high
+    # log(1 + e) to full relative accuracy, also where 1 + e has rounded
+    log1p = tl.where(u == 1.0, e, tl.log(u) * (e / tl.where(u == 1.0, 1.0, u - 1.0)))
+    positive = tl.where(x > 0.0, x, 0.0) + log1p
+    return positive, tl.where(x >= 0.0, high, low), tl.where(x >= 0.0, low, high)
+
+
+@triton.jit
+def sigmoid(x):
+    """``1 / (1 + exp(-x))``."""
+    return activate(x)[1]
+
+
+@triton.jit
+def load_noise_rate(flat, run, P, known, LEARNED: tl.constexpr, NOISY: tl.constexpr):
+    """The noise rate, whose logit is the last parameter if it is learned; None without noise."""
+    rate = None
+    if LEARNED:
+        rate = sigmoid(tl.load(flat + run * P + P - 1))
+    elif NOISY:
+        rate = tl.load(known)
+    return rate
+
+
+@triton.jit
+def observed_loss(nll, rate, weight, n_classes):
+    """Log-loss of an observed label, its gradient in the rate's logit, and the weight of the gradient in the log-odds.
+
+    With symmetric noise ``q = (1 - rate) p + rate / C``.
+    """
+    p = tl.exp(-nll)
+    uniform = (1.0 + 0.0 * weight) / n_classes  # in the precision of the weight
+    q = (1.0 - rate) * p + rate * uniform
+    return -tl.log(q), weight * rate * (1.0 - rate) * (p - uniform) / q, weight * (1.0 - rate) * p / q
 
 
 @triton.jit
@@ -217,9 +265,9 @@ def units_backward(
     tl.store(out + R - 1, tl.sum(cot_zeta * before + gamma * e * v))
     tl.store(out + 2 * R - 1, tl.sum(cot_zeta))
     units = tl.arange(0, UNITS)
-    of_p = tl.sum(e[:, None] * cot_ws[M - 1] + cot_zeta[:, None] * positives[M - 1], 0)
-    tl.store(out + 2 * R + (M - 1) * MIXED * H + units, of_p, units < H)
-    of_gamma = e * scale * v
+    grad_p = tl.sum(e[:, None] * cot_ws[M - 1] + cot_zeta[:, None] * positives[M - 1], 0)
+    tl.store(out + 2 * R + (M - 1) * MIXED * H + units, grad_p, units < H)
+    grad_gamma = e * scale * v
     tl.store(state + 2 * R - 1, scale * cot_zeta, real)
     # downwards: cotangents of zeta, by zeta = t + P softplus(zeta) of the layer below
     w = p[None, :] * e[:, None]
@@ -235,7 +283,7 @@ def units_backward(
         before_here += tl.load(own + R + units, there, 0.0)[None, :]
         tl.store(out + units, tl.sum(cot * before_here + gamma * d * seen_here, 0), there)
         tl.store(out + R + units, tl.sum(cot, 0), there)
-        of_gamma += tl.sum(d * scales[None, :] * seen_here, 1)
+        grad_gamma += tl.sum(d * scales[None, :] * seen_here, 1)
         tl.store(state[:, None] + R + units[None, :], scales[None, :] * cot, here)
         if k > 0:
             pairs = d[:, :, None] * cot_ws[k - 1][:, None, :] + cot[:, :, None] * positives[k - 1][:, None, :]
@@ -245,4 +293,4 @@ def units_backward(
             weights = _mixing(mixing, k - 1, H, MIXED, UNITS)
             w = _pull_back(weights, d)
             passed = _pull_back(weights, cot)
-    tl.store(out + 2 * R + ROWS * H + 1, tl.sum(tl.where(real, of_gamma, 0.0)))
+    tl.store(out + 2 * R + ROWS * H + 1, tl.sum(tl.where(real, grad_gamma, 0.0)))

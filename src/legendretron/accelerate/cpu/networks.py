@@ -1,6 +1,6 @@
 """Steps of training of a network in one compiled function, see :class:`legendretron.networks.model.NetworkModel`.
 
-Arrays are as in :mod:`legendretron.accelerate.cpu.kernels`: units times rows. A run goes through all steps before the next,
+Arrays are as in :mod:`legendretron.accelerate.cpu.training`: units times rows. A run goes through all steps before the next,
 so that its parameters stay in the cache. A row of parameters holds the weights of the layers, inputs times outputs; scales of
 the inputs; biases of the layers; shares of the activation in the hidden ones.
 """
@@ -8,11 +8,14 @@ the inputs; biases of the layers; shares of the activation in the hidden ones.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from legendretron.accelerate.cpu.compiling import cached, compiled
-from legendretron.accelerate.cpu.entries import at, put
+from legendretron.accelerate.cpu.compiling import at, cached, compiled, put
 from legendretron.accelerate.cpu.products import add_dot, add_outer, add_product, product
 from legendretron.accelerate.cpu.vectors import (
     bend,
@@ -22,13 +25,16 @@ from legendretron.accelerate.cpu.vectors import (
     highest,
     moments_step,
     multiply,
-    multiply_by,
     scale,
     transpose,
 )
 
-__all__ = ["train_networks"]
+__all__ = ["CompiledNetworks"]
 
+Array = NDArray[Any]
+
+#: Rows that go through a network together, at most.
+_WIDTH = 64
 _VECTOR = 16  # entries of a vector
 
 
@@ -89,12 +95,12 @@ def _loss(z, n_classes, labels, weights, place, n, smoothing, matrix, e, q, rows
 
 
 @cached
-def train_networks(x, batches, parameters, totals, widths, matrix, pool, numbers, factors, progress, runs, width):
-    """Take all steps of some runs; see :class:`legendretron.accelerate.cpu.network_training.CompiledNetworks`."""
+def _train_networks(x, batches, parameters, totals, widths, matrix, pool, numbers, factors, progress, runs, width):
+    """Take all steps of some runs; see :class:`CompiledNetworks`."""
     rows, labels, weights, rates = batches
     flat, first, second, count = parameters
     beta1, beta2, eps, smoothing, dropout, decay = numbers
-    of_scale, of_bias, of_mix, stride = factors
+    scale_factor, bias_factor, mix_factor, stride = factors
     done, n_total = progress
     n_steps, n_runs, n_rows = rows.shape
     kind, n_layers, d, n_classes = flat.dtype.type, len(widths) - 1, widths[0], widths[-1]
@@ -125,7 +131,7 @@ def train_networks(x, batches, parameters, totals, widths, matrix, pool, numbers
         np.zeros(widest * width, flat.dtype), np.zeros(widest * width, flat.dtype), np.zeros(widest * width, flat.dtype),
     )  # fmt: skip
     e, q = np.zeros(n_classes * width, flat.dtype), np.zeros(n_classes * width, flat.dtype)
-    of_rows, grad = np.zeros((3, width), flat.dtype), np.zeros(flat.shape[1], flat.dtype)
+    row_sums, grad = np.zeros((3, width), flat.dtype), np.zeros(flat.shape[1], flat.dtype)
     for k in range(n_layers):
         fill(h, p_input[k] + widths[k] * width, width, kind(1))
     root = 1.0 / math.sqrt(d)
@@ -140,11 +146,11 @@ def train_networks(x, batches, parameters, totals, widths, matrix, pool, numbers
                 inputs, outputs = widths[k], widths[k + 1]
                 if k == 0:
                     for f in range(inputs):
-                        factor = kind((1.0 + of_scale * float(theta[n_weights + f])) * root)
+                        factor = kind((1.0 + scale_factor * float(theta[n_weights + f])) * root)
                         scale(theta, f * outputs, factor, layer, f * outputs, outputs)
                 else:
                     scale(theta, p, kind(1.0 / math.sqrt(inputs)), layer, p_layer[k], inputs * outputs)
-                scale(theta, p_bias[k], kind(of_bias), layer, p_layer[k] + inputs * outputs, outputs)
+                scale(theta, p_bias[k], kind(bias_factor), layer, p_layer[k] + inputs * outputs, outputs)
                 p += inputs * outputs
             loss = hits = 0.0
             for begin in range(0, n_rows, width):
@@ -165,12 +171,12 @@ def train_networks(x, batches, parameters, totals, widths, matrix, pool, numbers
                     size = n_runs * outputs * n_rows
                     p_mask = ((done + s) * n_layers + k) * stride % (len(pool) - size) if dropout > 0.0 else 0
                     for u in range(outputs):
-                        to, share = p_next + u * width, kind(1.0 + of_mix * float(theta[p_mix[k] + u]))
+                        to, share = p_next + u * width, kind(1.0 + mix_factor * float(theta[p_mix[k] + u]))
                         bend(z, u * width, share, h, to, away, slope, to, width)
                         if dropout > 0.0:
                             drop(h, to, pool, p_mask + (r * outputs + u) * n_rows + begin, strength, n)
                 more = _loss(
-                    z, n_classes, labels, weights, place, n, smoothing, matrix, e, q, of_rows, dz, width
+                    z, n_classes, labels, weights, place, n, smoothing, matrix, e, q, row_sums, dz, width
                 )  # fmt: skip
                 loss += more[0]
                 hits += more[1]
@@ -204,17 +210,17 @@ def train_networks(x, batches, parameters, totals, widths, matrix, pool, numbers
                         total = kind(0)
                         for u in range(outputs):
                             total += at(grad_layer, f * outputs + u) * at(theta, f * outputs + u)
-                        grad[n_weights + f] = kind(of_scale * root) * total
-                        factor = kind((1.0 + of_scale * float(theta[n_weights + f])) * root)
+                        grad[n_weights + f] = kind(scale_factor * root) * total
+                        factor = kind((1.0 + scale_factor * float(theta[n_weights + f])) * root)
                         scale(grad_layer, f * outputs, factor, grad, f * outputs, outputs)
                 else:
                     scale(grad_layer, p_layer[k], kind(1.0 / math.sqrt(inputs)), grad, p, inputs * outputs)
-                    multiply_by(grad, p_mix[k - 1], inputs, kind(of_mix))
-                scale(grad_layer, p_layer[k] + inputs * outputs, kind(of_bias), grad, p_bias[k], outputs)
+                    scale(grad, p_mix[k - 1], kind(mix_factor), grad, p_mix[k - 1], inputs)
+                scale(grad_layer, p_layer[k] + inputs * outputs, kind(bias_factor), grad, p_bias[k], outputs)
                 p += inputs * outputs
             fill(grad_layer, 0, len(grad_layer), kind(0))
             rate = float(rates[s, r])
-            multiply_by(theta, 0, n_weights, kind(1.0 - rate * decay * _fade((done + s + 1) / n_total)))
+            scale(theta, 0, kind(1.0 - rate * decay * _fade((done + s + 1) / n_total)), theta, 0, n_weights)
             t = count[0] + s + 1
             correction = math.sqrt(1.0 - beta2**t)
             moments_step(
@@ -223,3 +229,72 @@ def train_networks(x, batches, parameters, totals, widths, matrix, pool, numbers
             )  # fmt: skip
             totals[0, r] += kind(loss * n_rows)
             totals[1, r] += kind(hits * n_rows)
+
+
+class CompiledNetworks:
+    """Steps of Adam for networks, on the memory of their parameters; runs are divided over threads.
+
+    Parameters
+    ----------
+    features : array of shape (N, d)
+        The inputs.
+    parameters : tuple of arrays
+        Parameters and Adam's two moments, ``(R, P)``, and the number of steps so far, ``(1,)``; changed in place.
+    totals : array of shape (2, R)
+        Weighted sums of losses and hits, added to.
+    widths : sequence of int
+        Inputs, units of the hidden layers, classes.
+    matrix : array of shape (C, C), optional
+        Of the noise in the labels.
+    pool : array
+        What masks of dropout are made of.
+    numbers : tuple of float
+        The two betas of Adam and its epsilon; label smoothing, rate of dropout and weight decay.
+    factors : tuple
+        Of scales, biases and shares, and the stride through the pool.
+    progress : callable
+        Steps so far, and all there will be.
+    n_rows, n_threads : int
+        Rows of a batch, and threads to use.
+    """
+
+    def __init__(
+        self,
+        features: Array,
+        parameters: tuple[Array, ...],
+        totals: Array,
+        widths: Sequence[int],
+        matrix: Array | None,
+        pool: Array,
+        numbers: tuple[float, ...],
+        factors: tuple[float, float, float, int],
+        progress: Callable[[], tuple[int, int]],
+        n_rows: int,
+        n_threads: int,
+    ) -> None:
+        dtype = parameters[0].dtype
+        self._features, self._parameters, self._totals = features.reshape(-1), parameters, totals
+        self._widths = np.asarray(widths, dtype=np.int64)
+        self._matrix = np.ascontiguousarray(np.zeros(0) if matrix is None else matrix.reshape(-1), dtype)
+        self._pool, self._numbers, self._factors, self._progress = pool, numbers, factors, progress
+        parts = -(-n_rows // _WIDTH)
+        self._width = -(-n_rows // (parts * _VECTOR)) * _VECTOR
+        self._n_threads = n_threads
+
+    def __call__(self, rows: Array, labels: Array, weights: Array, rates: Array) -> None:
+        """Take ``S`` steps on rows with labels and weights of shape (S, R, n_rows), at rates of shape (S, R)."""
+        batches, progress = (rows, labels, weights, rates), self._progress()
+        network = self._widths, self._matrix, self._pool, self._numbers, self._factors, progress
+
+        def train(run: int) -> None:
+            runs = run, run + 1
+            _train_networks(self._features, batches, self._parameters, self._totals, *network, runs, self._width)
+
+        active = np.flatnonzero(rates.any(axis=0))  # runs that have stopped stay as they are
+        if self._n_threads == 1 or len(active) < 2:
+            for run in active:
+                train(int(run))
+        else:
+            with ThreadPoolExecutor(min(self._n_threads, len(active))) as pool:
+                list(pool.map(train, map(int, active)))
+        self._parameters[3][0] += len(rows)
