@@ -43,8 +43,7 @@ from legendretron.experiments import Batch, Experiment, Outcome, Record, Resourc
 from legendretron.experiments.experiment import MissingDataError, OnDownload
 from legendretron.experiments.recipes import make_recipe
 from legendretron.experiments.rendering import described, markdown_table, panels_for, save_picture, write_report
-from legendretron.experiments.results import Results
-from legendretron.experiments.statistics import Mean
+from legendretron.experiments.results import Mean, Results
 from legendretron.paper.data import find_data, load_prepared
 
 NETWORKS = ("lenet-5-cifar-10", "wideresnet-16-4-cifar-10", "lenet-5-cifar-100")

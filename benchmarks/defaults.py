@@ -36,8 +36,7 @@ from legendretron import LegendreTronClassifier
 from legendretron.experiments import Batch, Experiment, Outcome, Record, Resources, Run
 from legendretron.experiments.recipes import chosen_strengths, make_recipe
 from legendretron.experiments.rendering import described, mark, markdown_table, panels_for, save_panels, write_report
-from legendretron.experiments.results import Comparison, Results
-from legendretron.experiments.statistics import mean_of
+from legendretron.experiments.results import Comparison, Results, mean_of
 from study import BASELINE, LEVEL, MEASURES, NOT_RUN, OURS, geometric_mean
 
 SHARED = {"features": "as distributed", "splits": "stratified, a fifth to test on"}

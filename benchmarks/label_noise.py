@@ -46,9 +46,8 @@ from legendretron.experiments.rendering import (
     save_panels,
     write_report,
 )
-from legendretron.experiments.results import Results
-from legendretron.experiments.statistics import Mean, mean_of
-from legendretron.paper.libsvm.report import published_accuracies
+from legendretron.experiments.results import Mean, Results, mean_of
+from legendretron.paper.libsvm import published_accuracies
 from legendretron.plots.axes import COLOURS
 from study import BASELINE, LEVEL, LOGISTIC, MEASURES, NOT_RUN, OURS
 

@@ -27,8 +27,7 @@ import torch.distributed as dist
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from harness import Benchmark, run_process
-from legendretron.distributed.class_parallel import SplitModel
-from legendretron.distributed.join_group import join_group
+from legendretron.distributed.fitting import SplitModel, join_group
 from legendretron.links import make_link
 from legendretron.streaming import as_source
 from legendretron.training.adam import Adam

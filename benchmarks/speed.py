@@ -38,7 +38,7 @@ from legendretron.estimators import prediction
 from legendretron.links import CanonicalLink, CompositeLink, Link, NoisyLink, SoftmaxLink, SymmetricNoise, make_link
 from legendretron.losses import CanonicalLoss, CompositeLoss, Criterion, LogLoss
 from legendretron.nn import LegendreHead
-from legendretron.paper.vgg.network import VGG5, VGGTron
+from legendretron.paper.vgg_network import VGG5, VGGTron
 from legendretron.training import LinearModel, Sample, TrainingSettings, as_features, train
 from legendretron.training.adam import Adam
 from legendretron.training.penalty import Penalty

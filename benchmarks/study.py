@@ -25,8 +25,7 @@ from threadpoolctl import threadpool_limits
 from legendretron.datasets import DATASETS
 from legendretron.diagnostics import expected_calibration_error
 from legendretron.experiments import Batch, Outcome, Resources, Run, render, sweep
-from legendretron.experiments.results import Comparison, Results
-from legendretron.experiments.statistics import mean_of
+from legendretron.experiments.results import Comparison, Results, mean_of
 from legendretron.paper.data import find_data, load_prepared
 
 BASELINE = "LogisticRegressionCV"

@@ -333,7 +333,7 @@ def test_predict_and_evaluate_say_so(run, models, tmp_path, model, data, said):
 
 
 def test_batches_are_counted_together(run, models, tmp_path, monkeypatch):
-    monkeypatch.setattr("legendretron.datasets.table_parts.ROWS_AT_ONCE", 64)
+    monkeypatch.setattr("legendretron.datasets.tables.ROWS_AT_ONCE", 64)
     words = ["predict", models / "train.safetensors", models / "other.csv", "--stream", "--out", tmp_path / "p.csv"]
     assert "warning: Job: 300 of 300 values unknown\n" in run(*words).err
 

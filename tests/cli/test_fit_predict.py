@@ -27,7 +27,7 @@ def in_python(name, estimator=None, **parameters):
 @pytest.mark.parametrize("name", FRAMES)
 def test_predictions_are_those_of_python(run, tables, name, monkeypatch):
     quick = run("predict", tables / f"{name}.safetensors", tables / f"{name}.csv", "--proba").out
-    monkeypatch.setattr("legendretron.cli.streams._SMALL", 0)  # by the estimator itself, as in Python
+    monkeypatch.setattr("legendretron.cli.models._SMALL", 0)  # by the estimator itself, as in Python
     printed = run("predict", tables / f"{name}.safetensors", tables / f"{name}.csv", "--proba").out
     got = pd.read_csv(io.StringIO(printed), dtype=str)
     clf, X = in_python(name)

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from sklearn.model_selection import train_test_split
 
-import legendretron.paper.libsvm.experiment as table_module
+import legendretron.paper.libsvm as table_module
 from legendretron import LegendreTronClassifier, MultinomialLogisticClassifier
 from legendretron.datasets import load_dataset
 from legendretron.experiments import Batch, Resources, Run, read_records, sweep

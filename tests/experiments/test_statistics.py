@@ -7,9 +7,9 @@ from scipy import stats
 
 from legendretron.experiments import Batch, Outcome, Run, Store, read_records
 from legendretron.experiments.rendering import write_csv
-from legendretron.experiments.results import Results
-from legendretron.experiments.statistics import (
+from legendretron.experiments.results import (
     Mean,
+    Results,
     add_holm,
     holm,
     mean_difference,

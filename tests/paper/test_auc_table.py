@@ -10,8 +10,16 @@ from sklearn.model_selection import train_test_split
 from legendretron.datasets import DATASETS
 from legendretron.experiments import Batch, Resources, Run, read_records, sweep
 from legendretron.paper import EXPERIMENTS
-from legendretron.paper.auc.methods import METHODS, PROBLEMS, fit_method, load_problem, scores
-from legendretron.paper.auc.report import comparison, markdown, published_auc
+from legendretron.paper.auc import (
+    METHODS,
+    PROBLEMS,
+    comparison,
+    fit_method,
+    load_problem,
+    markdown,
+    published_auc,
+    scores,
+)
 from legendretron.trons import GLMTronClassifier
 from tests.paper.made_up import TEST, TRAIN, write_images, write_records
 

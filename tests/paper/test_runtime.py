@@ -1,8 +1,7 @@
 import pytest
 
 from legendretron.experiments import Resources, read_records, sweep
-from legendretron.paper import EXPERIMENTS
-from legendretron.paper.runtime import experiment as runtime
+from legendretron.paper import EXPERIMENTS, runtime
 
 
 @pytest.mark.parametrize("whole_below", [0.0, pytest.param(60.0, marks=pytest.mark.exhaustive)])

@@ -35,13 +35,7 @@ _EXPECTED = (ValueError, OSError, ImportError, MemoryError)
 
 
 def one_line(text: object) -> str:
-    r"""Return a message without line breaks, runs of spaces or control characters.
-
-    Examples
-    --------
-    >>> one_line("two\n   lines\x1b[31m")
-    'two lines?[31m'
-    """
+    r"""Return a message without line breaks, runs of spaces or control characters."""
     return "".join(letter if letter.isprintable() else "?" for letter in " ".join(str(text).split()))
 
 
@@ -103,13 +97,7 @@ def _message_and_code(error: BaseException) -> tuple[str, int]:
 
 
 def describe(error: BaseException) -> str:
-    """Return the message of an exception for users of the command line.
-
-    Examples
-    --------
-    >>> describe(PermissionError(13, "Permission denied", "/model"))
-    "no permission for '/model'"
-    """
+    """Return the message of an exception for users of the command line."""
     if isinstance(error, OSError) and error.errno is not None:
         place = "the output" if error.filename is None else repr(str(error.filename))
         match error.errno:

@@ -12,15 +12,18 @@ import numpy as np
 from legendretron._internal.columns import quoted
 from legendretron._internal.labels import label_text
 from legendretron.cli.command_options import EvaluateOptions
-from legendretron.cli.left_out import LeftOut
 from legendretron.cli.models import (
+    LeftOut,
     Model,
+    check_streamable,
     class_numbers,
     features_for,
     format_for,
+    is_small,
     load_model,
     log_probabilities,
     missing_target,
+    streamed_parts,
     table_for,
     tables_for,
     weights_of,
@@ -28,10 +31,8 @@ from legendretron.cli.models import (
 )
 from legendretron.cli.options import given
 from legendretron.cli.outputs import check_outputs, picture_bytes, write_output
-from legendretron.cli.streams import check_streamable, is_small, streamed_parts
 from legendretron.cli.terminal import Terminal, grid
-from legendretron.datasets.table_parts import TableParts
-from legendretron.datasets.tables import Table
+from legendretron.datasets.tables import Table, TableParts
 from legendretron.diagnostics.scores import Scores, baseline_of, class_scores, scores_of
 from legendretron.preprocessing.drift import DriftWatch
 

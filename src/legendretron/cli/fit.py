@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Sequence
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -18,18 +18,25 @@ from legendretron._internal.columns import quoted
 from legendretron._internal.extras import import_extra
 from legendretron._internal.sklearn_compat import validate_parameters
 from legendretron._internal.validation import check_device
-from legendretron.cli.better import BetterClassifier
-from legendretron.cli.choice import FitScores, choice_of, write_tuning
-from legendretron.cli.cluster import check_cluster, fit_by_cluster, n_processes
-from legendretron.cli.columns import check_named, column_facts, column_view, in_words, listed, warn_of_similar_labels
-from legendretron.cli.fit_options import EstimatorOptions, FitOptions, Model
-from legendretron.cli.label_noise import found_noise, noise_in_words, read_matrix
-from legendretron.cli.left_out import LeftOut
-from legendretron.cli.models import format_for, log_probability_parts, missing_target
+from legendretron.cli.command_options import EstimatorOptions, FitOptions, Model
+from legendretron.cli.models import LeftOut, format_for, log_probability_parts, missing_target, streamed_parts
 from legendretron.cli.options import given, wrong, wrong_usage_of
 from legendretron.cli.outputs import check_outputs, naming
-from legendretron.cli.streamed_fit import fit_in_batches
-from legendretron.cli.streams import streamed_parts
+from legendretron.cli.streamed_fit import check_cluster, fit_by_cluster, fit_in_batches, n_processes
+from legendretron.cli.summaries import (
+    FitScores,
+    check_named,
+    choice_of,
+    column_facts,
+    column_view,
+    found_noise,
+    in_words,
+    listed,
+    noise_in_words,
+    read_matrix,
+    warn_of_similar_labels,
+    write_tuning,
+)
 from legendretron.cli.terminal import Terminal, grid
 from legendretron.datasets.streams import forms_of
 from legendretron.datasets.table_files import header_of
@@ -49,12 +56,28 @@ from legendretron.links import link_names
 from legendretron.links.registry import names_without_settings
 from legendretron.preprocessing import TableEncoder
 
+
+class BetterClassifier(LegendreNetClassifier):
+    """Networks and the linear default: :attr:`better_` has the lower log-loss on rows that were held out."""
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
+        """Fit both."""
+        own = self.get_params()
+        networks = LegendreNetClassifier(**own).fit(X, y, sample_weight, groups)
+        shared = ("label_noise", "class_weight", "device", "dtype", "random_state", "verbose")
+        linear = LegendreTronClassifier(**{name: own[name] for name in shared}).fit(X, y, sample_weight, groups)
+        loss = networks.linear_log_loss_ if networks.is_linear_ else networks.network_log_loss_
+        tried = linear.tuning_[linear.tuning_["chosen"]]
+        self.better_: Any = linear if not len(tried) or not loss < float(tried["log_loss"].iloc[0]) else networks
+        return self
+
+
 _IN_MEMORY = "networks are fitted to tables in memory, by one process; give --model linear."
 _FEW = 20  #: fewer rows are worth a word
 
 
 def fit(terminal: Terminal, options: FitOptions) -> None:
-    """See :class:`~legendretron.cli.fit_options.FitOptions`."""
+    """See :class:`~legendretron.cli.command_options.FitOptions`."""
     _check_columns(options)
     matrix_file = options.label_noise if isinstance(options.label_noise, Path) else None
     # a fit by several processes reads the table by itself, and cannot be told all about it

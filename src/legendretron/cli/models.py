@@ -1,10 +1,10 @@
-"""Models of the command line: building and loading them, and reading data for them."""
+"""Models of the command line: loading them, and reading data for them, whole or in batches."""
 
 from __future__ import annotations
 
 import bisect
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
@@ -15,20 +15,63 @@ from legendretron._internal.artifacts import read_kind
 from legendretron._internal.columns import quoted
 from legendretron._internal.extras import pandas
 from legendretron._internal.labels import label_text, similar_texts
-from legendretron.cli.left_out import LeftOut
 from legendretron.cli.options import LabelledTableOptions, wrong
+from legendretron.cli.outputs import check_no_input
 from legendretron.cli.terminal import Terminal
-from legendretron.datasets.clean_text import numbers_in
 from legendretron.datasets.table_files import FORMATS, UnreadFormatError, format_of, header_of
-from legendretron.datasets.table_parts import TableParts, read_in_chunks
-from legendretron.datasets.tables import Table, as_matrix, as_numbers, read_columns
-from legendretron.datasets.text_form import TextOptions
+from legendretron.datasets.tables import (
+    Table,
+    TableParts,
+    as_matrix,
+    as_numbers,
+    find_parts,
+    read_columns,
+    read_in_chunks,
+)
+from legendretron.datasets.text_form import TextOptions, numbers_in
 from legendretron.preprocessing.drift import DriftWatch
 
-if TYPE_CHECKING:  # they import torch and scikit-learn, which takes seconds
+if TYPE_CHECKING:
     from legendretron.estimators import LegendreCalibrator, LegendreNetClassifier, TableClassifier
     from legendretron.estimators.base import LinearLinkClassifier
     from legendretron.estimators.numpy_predictor import NumpyPredictor
+
+
+class LeftOut:
+    """Counts of rows that were left out of a table, or of its parts: those with gaps, and those without a label."""
+
+    def __init__(self, *tables: Table) -> None:
+        self.incomplete = self.unlabelled = 0
+        self._lost: set[str] = set()  # labels of these rows
+        self._there: set[str] = set()  # labels of all others
+        for table in tables:
+            self.add(table)
+
+    def add(self, table: Table) -> None:
+        """Take in what was left out of a table."""
+        self.incomplete += table.left_out
+        self.unlabelled += table.unlabelled
+        self._lost |= table.labels_left_out
+        if table.y is not None:
+            self._there |= {label_text(label) for label in table.classes}
+        if table.written is not None:
+            self._there |= set(table.written.tolist())
+
+    @property
+    def total(self) -> int:
+        """All rows that were left out."""
+        return self.incomplete + self.unlabelled
+
+    def tell(self, terminal: Terminal) -> None:
+        """Say how many there are, and warn of classes that have no other rows."""
+        if self.unlabelled:
+            terminal.note(f"{self.unlabelled:,} rows without a label were left out")
+        if self.incomplete:
+            terminal.note(f"{self.incomplete:,} rows with missing values were left out")
+        if vanished := sorted(self._lost - self._there):
+            classes = f"{'class' if len(vanished) == 1 else 'classes'} {quoted(vanished)}"
+            terminal.warning(f"all rows of {classes} have missing values and were left out.")
+
 
 #: What ``predict`` and ``evaluate`` take: what ``fit`` writes, and what ``calibrate`` does.
 Model: TypeAlias = (
@@ -328,3 +371,51 @@ def _known(labels: np.ndarray, places: dict[str, int]) -> tuple[np.ndarray, list
     different, inverse = np.unique(labels, return_inverse=True)
     texts = [label_text(label) for label in different]
     return np.asarray([places.get(text, -1) for text in texts])[inverse], [text for text in texts if text not in places]
+
+
+#: Bytes from which a file is read in batches.
+_LARGE = 2**30
+#: Bytes below which torch and scikit-learn take longer to import than predictions take without them.
+_SMALL = 2**24
+
+
+def is_small(data: Path) -> bool:
+    """Whether a table is one file of little size."""
+    return data.is_file() and data.stat().st_size < _SMALL
+
+
+def streamed_parts(
+    data: Path, format: str | None, stream: bool | None, outputs: Mapping[str, Path | None]
+) -> TableParts | None:
+    """The files of a table that is to be read in batches; None for one that is to be read as a whole.
+
+    Outputs, by their options, must not be among them.
+    """
+    if data.is_fifo():
+        return None  # refused where files are read
+    alone = data.is_file()
+    if alone and (stream is False or (stream is None and data.stat().st_size < _LARGE)):
+        return None
+    if not alone and not data.is_dir() and not any(mark in str(data) for mark in "*?["):
+        return None  # there is no such file, which is said where files are read
+    if alone:
+        format_for(data, format)  # a usage error if the name does not tell
+    parts = find_parts(data, format)
+    if len(parts.files) > 1 and stream is False:
+        raise wrong(
+            "--no-stream",
+            f"{str(data)!r} is {len(parts.files)} files, which are read in batches; leave it out, or give one file.",
+        )
+    for path in parts.files:
+        check_no_input(outputs, {"DATA": path})
+    return parts
+
+
+def check_streamable(options: dict[str, Any]) -> None:
+    """Raise a usage error for options that were given, but need all rows in memory."""
+    for name, given in options.items():
+        if given:
+            raise wrong(
+                name,
+                "it needs all rows in memory, but DATA is read in batches; leave it out, or give one file and --no-stream.",
+            )

@@ -79,13 +79,7 @@ def wrong_usage_of(option: str) -> Iterator[None]:
 
 
 def parse_number(text: str) -> str | float:
-    """Parse ``auto`` or a number; the range is checked by the estimator.
-
-    Examples
-    --------
-    >>> parse_number("auto"), parse_number("1e-3")
-    ('auto', 0.001)
-    """
+    """Parse ``auto`` or a number; the range is checked by the estimator."""
     try:
         return text if text == "auto" else float(text)
     except ValueError:
@@ -99,13 +93,7 @@ class NoNoise(Enum):
 
 
 def parse_noise(text: str) -> str | float | NoNoise | Path:
-    """Parse the option: a kind of noise, ``none``, the share of wrong labels, or the file of a matrix.
-
-    Examples
-    --------
-    >>> parse_noise("symmetric"), parse_noise("0.1"), parse_noise("none").value
-    ('symmetric', 0.1, None)
-    """
+    """Parse the option: a kind of noise, ``none``, the share of wrong labels, or the file of a matrix."""
     if text in ("auto", "class-conditional"):
         return text
     if Path(text).suffix.lower() in (".csv", ".tsv"):

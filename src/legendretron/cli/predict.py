@@ -13,13 +13,15 @@ import numpy as np
 
 from legendretron._internal.extras import import_extra, pandas
 from legendretron.cli.command_options import PredictOptions
-from legendretron.cli.left_out import LeftOut
 from legendretron.cli.models import (
+    LeftOut,
     Model,
     format_for,
+    is_small,
     load_model,
     log_probability_parts,
     probabilities,
+    streamed_parts,
     table_for,
     tables_for,
 )
@@ -34,7 +36,6 @@ from legendretron.cli.outputs import (
     text_of,
     write_output,
 )
-from legendretron.cli.streams import is_small, streamed_parts
 from legendretron.cli.terminal import Terminal, grid
 from legendretron.datasets.tables import Table
 from legendretron.preprocessing.drift import DriftWatch

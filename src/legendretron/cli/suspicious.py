@@ -9,7 +9,6 @@ import numpy as np
 
 from legendretron._internal.extras import pandas
 from legendretron.cli.command_options import THRESHOLD, SuspiciousOptions
-from legendretron.cli.label_noise import found_noise, noise_in_words
 from legendretron.cli.models import checked_features, labelled_table, linear_of, load_estimator
 from legendretron.cli.options import wrong
 from legendretron.cli.outputs import (
@@ -21,6 +20,7 @@ from legendretron.cli.outputs import (
     picture_bytes,
     write_output,
 )
+from legendretron.cli.summaries import found_noise, noise_in_words
 from legendretron.cli.terminal import Terminal, grid
 from legendretron.datasets.tables import Table
 

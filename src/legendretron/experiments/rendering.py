@@ -11,7 +11,7 @@ from typing import Any
 
 from legendretron._internal.files import write_atomically
 from legendretron.experiments.experiment import Record
-from legendretron.experiments.statistics import Mean
+from legendretron.experiments.results import Mean
 from legendretron.experiments.store import rounded
 from legendretron.plots.axes import axes_or_new
 

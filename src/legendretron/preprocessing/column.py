@@ -21,9 +21,8 @@ from legendretron._internal.fields import (
     optional,
 )
 from legendretron._internal.numbers import marks_of
-from legendretron.preprocessing.dates import DATE_KINDS, dates_of
 from legendretron.preprocessing.drift import Tally, usual_share
-from legendretron.preprocessing.values import Values, numbers_of, read_values, texts_of
+from legendretron.preprocessing.values import DATE_KINDS, Values, dates_of, numbers_of, read_values, texts_of
 
 #: What a column can be.
 KINDS = ("number", "boolean", *DATE_KINDS, "categories", "identifier", "empty")

@@ -9,8 +9,15 @@ import numpy as np
 from legendretron._internal.numbers import Marks, marks_of
 from legendretron._internal.parameters import spell
 from legendretron.preprocessing.column import FittedColumn
-from legendretron.preprocessing.dates import DATE_KINDS, dates_of, look_like_dates, look_like_other_dates, may_be_either
-from legendretron.preprocessing.values import Values, numbers_of
+from legendretron.preprocessing.values import (
+    DATE_KINDS,
+    Values,
+    dates_of,
+    look_like_dates,
+    look_like_other_dates,
+    may_be_either,
+    numbers_of,
+)
 
 #: Different values of a column that are counted. Those that appear for the first time after so many others are pooled.
 MOST_COUNTED = 100_000

@@ -25,13 +25,7 @@ _DASHES = ' stroke-dasharray="5 4"'
 
 
 def ticks(low: float, high: float, most: int = 6) -> list[float]:
-    """Return round numbers between two bounds.
-
-    Examples
-    --------
-    >>> ticks(0.0, 1.0)
-    [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
-    """
+    """Return round numbers between two bounds."""
     if not high > low:
         return [low]
     rough = (high - low) / most

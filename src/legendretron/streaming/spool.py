@@ -15,8 +15,7 @@ import numpy as np
 
 from legendretron._internal.extras import arrow, parquet
 from legendretron._internal.labels import missing_labels
-from legendretron.streaming.read_ahead import read_ahead
-from legendretron.streaming.source import Batch, BlockSource, Source
+from legendretron.streaming.source import Batch, BlockSource, Source, read_ahead
 
 #: The environment variable that names the folder for temporary files; if it is not set, the system's is taken.
 SPOOL_FOLDER = "LEGENDRETRON_SPOOL"

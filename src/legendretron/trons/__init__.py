@@ -3,8 +3,7 @@
 from legendretron.trons.bregman_projection import BregmanGenerator, bregman_projection, clip_slopes
 from legendretron.trons.bregmantron import BregmanTronClassifier
 from legendretron.trons.glmtron import GLMTronClassifier
-from legendretron.trons.gp import GPLinkgisticClassifier
-from legendretron.trons.isgp import ISGPLinkgisticClassifier
+from legendretron.trons.isgp import GPLinkgisticClassifier, ISGPLinkgisticClassifier
 from legendretron.trons.lipschitz_isotonic import lipschitz_isotonic
 from legendretron.trons.piecewise_link import PiecewiseLinearLink
 from legendretron.trons.slisotron import SlIsotronClassifier

@@ -10,9 +10,8 @@ import torch
 
 from legendretron._internal.sklearn_compat import Interval, StrOptions
 from legendretron.links import Link
-from legendretron.trons.base import SHARED, WithLink
+from legendretron.trons.base import SHARED, TronDescent, WithLink
 from legendretron.trons.bregman_projection import BregmanGenerator, bregman_projection, clip_slopes
-from legendretron.trons.descent import TronDescent
 from legendretron.trons.lipschitz_isotonic import lipschitz_isotonic
 from legendretron.trons.piecewise_link import PiecewiseLinearLink
 

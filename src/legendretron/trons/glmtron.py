@@ -9,8 +9,7 @@ import numpy as np
 from scipy.special import expit
 
 from legendretron._internal.sklearn_compat import Interval, StrOptions
-from legendretron.trons.base import SHARED, WithLink
-from legendretron.trons.descent import TronDescent
+from legendretron.trons.base import SHARED, TronDescent, WithLink
 
 
 class GLMTronClassifier(WithLink, TronDescent):

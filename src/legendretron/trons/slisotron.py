@@ -9,8 +9,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from legendretron._internal.sklearn_compat import Interval, StrOptions
-from legendretron.trons.base import SHARED
-from legendretron.trons.descent import TronDescent
+from legendretron.trons.base import SHARED, TronDescent
 from legendretron.trons.lipschitz_isotonic import lipschitz_isotonic
 from legendretron.trons.piecewise_link import PiecewiseLinearLink
 
