@@ -170,7 +170,7 @@ def compare(folder: Path, records: Path) -> list[dict[str, Any]]:
     return found
 
 
-def _shown(ratios: list[float] | None) -> str:
+def _format_ratios(ratios: list[float] | None) -> str:
     return " / ".join(f"{ratio:.3g}" for ratio in ratios or [])
 
 
@@ -199,8 +199,10 @@ def main() -> None:
     for row in rows:
         sign = ">=" if row["at_least"] else "<="
         marks = ("" if row["met"] else "  missed") + ("  SLOWER than the record" if row.get("slower") else "")
-        before = f"  (record {_shown(row['before'])})" if row["before"] else ""
-        print(f"{row['case']:{width}}  {_shown(row['reached']):>16}  wanted {sign} {row['wanted']:g}{before}{marks}")
+        before = f"  (record {_format_ratios(row['before'])})" if row["before"] else ""
+        print(
+            f"{row['case']:{width}}  {_format_ratios(row['reached']):>16}  wanted {sign} {row['wanted']:g}{before}{marks}"
+        )
     record = {"command": "python benchmarks/bench.py", "rows": rows, **provenance(options.device)}
     write_atomically(folder / "bench.json", (json.dumps(record, indent=1) + "\n").encode())
 

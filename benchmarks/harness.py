@@ -22,7 +22,7 @@ import torch
 
 from legendretron._internal.files import write_atomically
 from legendretron._internal.provenance import provenance
-from legendretron.experiments.store import rounded
+from legendretron.experiments.store import round_floats
 
 
 class Times(NamedTuple):
@@ -166,7 +166,7 @@ class Benchmark(argparse.ArgumentParser):
             "processor": platform.processor() or platform.machine(),
             **provenance(getattr(self.options, "device", "cpu")),
         }
-        text = json.dumps(rounded(record), indent=1) + "\n"
+        text = json.dumps(round_floats(record), indent=1) + "\n"
         if self.options.out:
             write_atomically(self.options.out, text.encode())
         elif "rows" not in found:

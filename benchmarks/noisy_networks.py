@@ -255,9 +255,4 @@ EXPERIMENT = Experiment(
 )
 
 if __name__ == "__main__":
-    # by its name, so that other processes import this file
-    import noisy_networks
-
-    study.run_from_command_line(
-        noisy_networks.EXPERIMENT, __doc__, noises={name: noise for noise, (name, _) in NOISES.items()}
-    )
+    study.main("noisy_networks", noises={name: noise for noise, (name, _) in NOISES.items()})

@@ -163,7 +163,7 @@ def short(model, problem):
 @pytest.mark.exhaustive
 def test_from_images_to_the_picture(tmp_path):
     write_images(tmp_path / "data" / "mnist")
-    asked = replace(FIGURE, settings=short).narrowed(datasets=["MNIST, class 0"])
+    asked = replace(FIGURE, settings=short).narrow(datasets=["MNIST, class 0"])
     resources = Resources(tmp_path / "data")
     state = sweep(asked, tmp_path, resources, command="trial")
     assert (state.now, state.failed) == (8, [])

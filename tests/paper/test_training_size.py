@@ -41,7 +41,7 @@ def folder(tmp_path_factory):
 
 
 def small(models=FIGURE.models, datasets=("mnist", "kmnist"), sizes=(100, 200), seeds=2, epochs=2):
-    return FIGURE.narrowed(models=models, datasets=datasets, sizes=sizes, seeds=seeds).shortened(epochs)
+    return FIGURE.narrow(models=models, datasets=datasets, sizes=sizes, seeds=seeds).shorten(epochs)
 
 
 @pytest.fixture(scope="module")

@@ -30,7 +30,7 @@ def folder(tmp_path_factory):
 
 
 def small(models=TABLE.models, datasets=("mnist",), seeds=2, batch=5):
-    part = TABLE.narrowed(models=models, datasets=datasets, seeds=seeds).shortened(1)
+    part = TABLE.narrow(models=models, datasets=datasets, seeds=seeds).shorten(1)
     return replace(part, settings=lambda model, dataset: {**recipe(model, dataset), "epochs": 1, "batch": batch})
 
 

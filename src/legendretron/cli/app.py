@@ -32,9 +32,9 @@ from legendretron.cli.options import declarations, option_names, output_option, 
 from legendretron.cli.terminal import Terminal
 
 _SHARED = {
-    "json": output_option("Print the result as one JSON object.", "--json", value=False, show_default=True),
-    "quiet": output_option("No notes, warnings or progress.", "--quiet", "-q", value=False, show_default=True),
-    "debug": output_option("Show the traceback of an error.", "--debug", value=False),
+    "json": output_option("Print the result as one JSON object.", "--json", value=False),
+    "quiet": output_option("No notes, warnings or progress.", "--quiet", "-q", value=False),
+    "debug": output_option("Show the traceback of an error.", "--debug", value=False, show_default=False),
 }
 #: What parameters of the library are called on the command line, those of all commands.
 _OPTIONS = {"X": "the data"}
@@ -60,7 +60,7 @@ def register(app: typer.Typer, name: str, kind: type[Any]) -> None:
             terminal.warnings_as_lines(),
             readable_data(given) as readable,
             np.printoptions(legacy="1.25"),  # numbers in messages without their types
-            spelling(lambda field: called.get(field, _OPTIONS.get(field)), _typed),
+            spelling(lambda field: called.get(field, _OPTIONS.get(field)), _quote_option),
         ):
             try:
                 function(terminal, kind(**readable))
@@ -81,10 +81,10 @@ def register(app: typer.Typer, name: str, kind: type[Any]) -> None:
     ]
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    app.command(name, help=unwrapped(kind.__doc__ or ""))(command)
+    app.command(name, help=unwrap_paragraphs(kind.__doc__ or ""))(command)
 
 
-def _typed(option: str, value: object) -> str:
+def _quote_option(option: str, value: object) -> str:
     """An option with a value as it is typed in a shell; marks in quotes, so that they are not read as those of a sentence."""
     text = str(value)
     if "'" in text and '"' not in text:
@@ -92,7 +92,7 @@ def _typed(option: str, value: object) -> str:
     return f"{option} '{text}'" if text in (",", ".") else f"{option} {shlex.quote(text)}"
 
 
-def unwrapped(text: str) -> str:
+def unwrap_paragraphs(text: str) -> str:
     r"""Return a docstring with each paragraph on one line, to be wrapped at the width of the terminal."""
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.strip().split("\n\n"))
 
@@ -140,7 +140,7 @@ def legendretron(
         typer.echo(context.get_help())
 
 
-app.callback(invoke_without_command=True, help=unwrapped(legendretron.__doc__ or ""))(legendretron)
+app.callback(invoke_without_command=True, help=unwrap_paragraphs(legendretron.__doc__ or ""))(legendretron)
 
 # A command is a function in a file of its name, which is imported when it is called, so that --help does not wait for torch
 # and the like; its options, and a line here.

@@ -25,13 +25,13 @@ from legendretron.cli.models import (
     features_for,
     format_for,
     is_model,
-    labelled_table,
     load_estimator,
     log_probabilities,
     missing_target,
+    read_labelled_table,
     without_names,
 )
-from legendretron.cli.options import NoNoise, given, wrong
+from legendretron.cli.options import NoNoise, find_given, wrong
 from legendretron.cli.outputs import check_outputs, naming, write_output
 from legendretron.cli.summaries import noise_in_words
 from legendretron.cli.terminal import Terminal, grid
@@ -172,7 +172,7 @@ def calibrate(terminal: Terminal, options: CalibrateOptions) -> None:
         calibrator.set_params(input="auto" if options.input is None else options.input.value)
         X, scores, y, classes = _read_scores(terminal, options)
     else:
-        for name in given(options, "features", "drop", "input"):
+        for name in find_given(options, "features", "drop", "input"):
             raise wrong(name, "it is for PREDICTIONS, not for MODEL; leave it out.")
         X, scores, y, classes, inner = _of_model(terminal, options, data)
         calibrator.set_params(estimator=inner)
@@ -203,7 +203,7 @@ def _read_scores(terminal: Terminal, options: CalibrateOptions) -> tuple[Any, np
         )
     if target is None:
         raise missing_target("which column holds the labels?", path, kind, options.text)
-    for name, columns in given(options, "features", "drop").items():
+    for name, columns in find_given(options, "features", "drop").items():
         if target in columns:
             raise wrong(name, f"{target!r} is the target; leave it out here.")
     missing_labels = str(options.missing_labels)
@@ -218,7 +218,7 @@ def _of_model(
 ) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, Any]:
     """Features, probabilities, labels and classes of a table, and the model, frozen."""
     estimator = load_estimator(options.model)
-    table, places = labelled_table(terminal, estimator, data, options, "which column holds the labels?")
+    table, places = read_labelled_table(terminal, estimator, data, options, "which column holds the labels?")
     p = np.exp(log_probabilities(estimator, table)).astype(np.float64)
     classes = estimator.classes_
     return features_for(estimator, table), p, classes[places], classes, FrozenEstimator(estimator)
@@ -239,18 +239,18 @@ def _fit(
         before, after = np.empty((2, len(y), len(classes)))
         for held_out in (fold == number for number in range(min(calibrator.cv, len(y)))):
             fitted = trial.fit(scores[~held_out], y[~held_out])
-            before[held_out] = _observed(fitted, _uncalibrated(calibrator, scores[held_out]))
-            after[held_out] = _observed(fitted, fitted.predict_log_proba(scores[held_out]))
+            before[held_out] = _add_noise(fitted, _read_log_proba(calibrator, scores[held_out]))
+            after[held_out] = _add_noise(fitted, fitted.predict_log_proba(scores[held_out]))
     return before, after
 
 
-def _uncalibrated(calibrator: LegendreCalibrator, scores: np.ndarray) -> np.ndarray:
+def _read_log_proba(calibrator: LegendreCalibrator, scores: np.ndarray) -> np.ndarray:
     """Log-probabilities of the scores themselves; probabilities of 0 count as a calibrator counts them."""
     log_p: np.ndarray = ScoreReader(calibrator._form)(torch.as_tensor(scores)).log_softmax(1).numpy()
     return log_p
 
 
-def _observed(calibrator: LegendreCalibrator, log_p: np.ndarray) -> np.ndarray:
+def _add_noise(calibrator: LegendreCalibrator, log_p: np.ndarray) -> np.ndarray:
     """Log-probabilities of labels as they are, some of them wrong."""
     n_classes = log_p.shape[1]
     if calibrator.noise_rate_ == 0.0:

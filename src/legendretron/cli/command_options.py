@@ -193,7 +193,6 @@ class FitOptions(EstimatorOptions, ClusterOptions, LabelledTableOptions):
     max_categories: int = data_option(
         "Most categories of a column: the most frequent, and one for all others together.",
         value=32,
-        show_default=True,
         min=2,
         max=_MOST_UNITS,
     )
@@ -202,7 +201,6 @@ class FitOptions(EstimatorOptions, ClusterOptions, LabelledTableOptions):
         "Rows with missing or infinite values, text where there should be a number, or a wrong number of fields, to leave "
         "out at most, where DATA is read in batches.",
         value=0,
-        show_default=True,
         min=0,
     )
     model: Model = _model(
@@ -210,7 +208,6 @@ class FitOptions(EstimatorOptions, ClusterOptions, LabelledTableOptions):
         "where borders between classes bend; takes longer. auto: the better of the two on held-out rows. logistic: "
         "ordinary logistic regression.",
         value=Model.linear,
-        show_default=True,
     )
     tuning: Path | None = output_option(
         "File for the penalties that were tried: a table (.csv, .tsv, .parquet) or a picture (.png, .svg, .pdf)."
@@ -246,7 +243,7 @@ class PredictOptions(TableOptions):
     out: Path | None = option(
         "File for the predictions: .csv, .tsv or .parquet, or -.", "--out", "-o", show_default="print as CSV"
     )
-    proba: bool = option("Add a column p(class) for every class.", "--proba", value=False, show_default=True)
+    proba: bool = option("Add a column p(class) for every class.", "--proba", value=False)
     sets: float | None = option(
         "Add a column set(class) for every class: is it in the set that holds the true class so often?", "--sets"
     )
@@ -266,7 +263,7 @@ class EvaluateOptions(LabelledTableOptions):
     data: Path = data_argument()
     target: str | None = data_option("Column of the true classes. LIBSVM text needs none.", "--target", "-t")
     plot: Path | None = option("File for a picture (.png, .svg or .pdf) of predicted against observed frequencies.")
-    report: Path | None = option("File for a report (.html): one page with all about the model.", "--report")
+    report: Path | None = option("Write a one-page HTML evaluation report to this file (.html).", "--report")
     against: Path | None = option("Another model, to put beside this one.", readable=False)
     weight: str | None = data_option("Column of the weights of rows.")
     stream: bool | None = stream_option()
@@ -304,7 +301,6 @@ class CalibrateOptions(LabelledTableOptions):
     order: Order = _calibration(
         "any: the most accurate. preserved: the ranking of classes in a row, and so the prediction, never changes.",
         value=Order.any,
-        show_default=True,
     )
     strength: Any = _calibration(
         "Penalty on all that is learned besides a temperature: larger is simpler. auto: several are tried on held-out "
@@ -322,7 +318,6 @@ class CalibrateOptions(LabelledTableOptions):
     cv: int = _calibration(
         "Number of parts, each held out once, to choose strengths, and to tell what calibration gains.",
         value=5,
-        show_default=True,
         min=2,
         max=1000,
     )
@@ -349,18 +344,13 @@ class SuspiciousOptions(LabelledTableOptions):
         "File for the rows: .csv, .tsv or .parquet, or -.", "--out", "-o", show_default="print as CSV"
     )
     threshold: float = option(
-        "Rows whose label is right with a smaller probability are listed.",
-        value=THRESHOLD,
-        show_default=True,
-        min=0.0,
-        max=1.0,
+        "Rows whose label is right with a smaller probability are listed.", value=THRESHOLD, min=0.0, max=1.0
     )
     refit: bool = option(
         "Judge each fifth of the rows by a model fitted to the others, which has not seen it; needed for the rows that "
         "MODEL was fitted to. Or judge all rows by MODEL itself.",
         "--refit/--no-refit",
         value=True,
-        show_default=True,
     )
     plot: Path | None = option("File for a picture (.png, .svg or .pdf) of the rows, the most doubtful first.")
     keep: list[str] | None = keep_option()
@@ -374,7 +364,7 @@ class DemoOptions:
     the probabilities can be trusted, and the penalties that were tried.
     """
 
-    out: Path = option("Folder for the two pictures.", "--out", "-o", value=Path("demo_output"), show_default=True)
+    out: Path = option("Folder for the two pictures.", "--out", "-o", value=Path("demo_output"))
 
 
 @dataclass(kw_only=True)
@@ -393,25 +383,13 @@ class ReproduceOptions:
     noise: str | None = _what("Shares of training labels to flip, comma-separated: 0,0.2,0.5.")
     sizes: str | None = _what("Numbers of training rows, comma-separated.")
     epochs: int | None = _what("Number of epochs: a trial, not the paper's recipe.", min=1)
-    device: str = _how("Where to train: cpu, cuda, cuda:1, or auto.", value="cpu", show_default=True)
-    backend: Backend = _how(
-        "Processes on this machine (loky), or a Ray cluster (ray).", value=Backend.loky, show_default=True
-    )
-    jobs: int = _how(
-        "Batches to run at once; -1 for one per processor.", "--jobs", "-j", value=1, show_default=True, min=-1
-    )
+    device: str = _how("Where to train: cpu, cuda, cuda:1, or auto.", value="cpu")
+    backend: Backend = _how("Processes on this machine (loky), or a Ray cluster (ray).", value=Backend.loky)
+    jobs: int = _how("Batches to run at once; -1 for one per processor.", "--jobs", "-j", value=1, min=-1)
     address: str | None = _how("Address of the cluster; if not given, one is started here.")
     batch: int | None = _how("Most runs to train side by side; all that fit if not given.", min=1)
-    render_only: bool = _how(
-        "Run nothing; only render existing results.", "--render-only", value=False, show_default=True
-    )
-    out: Path = _how(
-        "Folder for results. Existing results are not run again.",
-        "--out",
-        "-o",
-        value=Path("results"),
-        show_default=True,
-    )
+    render_only: bool = _how("Run nothing; only render existing results.", "--render-only", value=False)
+    out: Path = _how("Folder for results. Existing results are not run again.", "--out", "-o", value=Path("results"))
 
 
 @dataclass(kw_only=True)

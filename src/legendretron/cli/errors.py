@@ -63,11 +63,11 @@ def _run(app: typer.Typer, arguments: Sequence[str]) -> int:
     except BrokenPipeError:
         raise
     except BaseException as error:
-        return _failed(error, arguments)
+        return _print_error(error, arguments)
     return 0
 
 
-def _failed(error: BaseException, arguments: Sequence[str]) -> int:
+def _print_error(error: BaseException, arguments: Sequence[str]) -> int:
     """Print the error, and return the exit code."""
     if isinstance(error, typer.Exit | SystemExit):
         code = error.exit_code if isinstance(error, typer.Exit) else error.code

@@ -19,8 +19,8 @@ from legendretron._internal.extras import import_extra
 from legendretron._internal.sklearn_compat import validate_parameters
 from legendretron._internal.validation import check_device
 from legendretron.cli.command_options import EstimatorOptions, FitOptions, Model
-from legendretron.cli.models import LeftOut, format_for, log_probability_parts, missing_target, streamed_parts
-from legendretron.cli.options import given, wrong, wrong_usage_of
+from legendretron.cli.models import LeftOut, find_streamed_parts, format_for, log_probability_parts, missing_target
+from legendretron.cli.options import find_given, wrong, wrong_usage_of
 from legendretron.cli.outputs import check_outputs, naming
 from legendretron.cli.streamed_fit import check_cluster, fit_by_cluster, fit_in_batches, n_processes
 from legendretron.cli.summaries import (
@@ -31,7 +31,7 @@ from legendretron.cli.summaries import (
     column_view,
     found_noise,
     in_words,
-    listed,
+    join_texts,
     noise_in_words,
     read_matrix,
     warn_of_similar_labels,
@@ -81,12 +81,12 @@ def fit(terminal: Terminal, options: FitOptions) -> None:
     _check_columns(options)
     matrix_file = options.label_noise if isinstance(options.label_noise, Path) else None
     # a fit by several processes reads the table by itself, and cannot be told all about it
-    unsuitable = given(
+    unsuitable = find_given(
         options, "format", "sep", "decimal", "thousands", "encoding", "na_values", "categorical", "numeric",
         "missing_labels",
     )  # fmt: skip
     unsuitable |= {} if matrix_file is None else {"--label-noise": matrix_file}
-    unsuitable |= {} if options.backend is None else given(options, "checkpoint")
+    unsuitable |= {} if options.backend is None else find_given(options, "checkpoint")
     by_cluster = check_cluster(options, unsuitable)
     outputs = {"--out": options.out, "--checkpoint": options.checkpoint, "--tuning": options.tuning}
     inputs = {"DATA": options.data, **({} if matrix_file is None else {"--label-noise": matrix_file})}
@@ -94,7 +94,7 @@ def fit(terminal: Terminal, options: FitOptions) -> None:
     if options.model in (Model.network, Model.auto):
         _check_in_memory(options, by_cluster)
     estimator: Any = make_estimator(options, without_checkpoint=by_cluster)
-    for name in given(options, "cv", "tuning"):
+    for name in find_given(options, "cv", "tuning"):
         if hasattr(estimator, "_strengths") and estimator._strengths().fixed:
             raise wrong(
                 name, "it is for penalties that are chosen, but all are given; leave it out, or give --alpha auto."
@@ -106,7 +106,7 @@ def fit(terminal: Terminal, options: FitOptions) -> None:
             scores = FitScores(None, float(estimator.history_["train_loss"][-1]), None, estimator.n_skipped_rows_)
             _finish(terminal, options, estimator, None, scores, [], time.perf_counter() - began)
         return
-    parts = streamed_parts(options.data, options.format, options.stream, outputs)
+    parts = find_streamed_parts(options.data, options.format, options.stream, outputs)
     if parts is not None and options.model in (Model.network, Model.auto):
         raise wrong("--model", _IN_MEMORY)
     if parts is not None:
@@ -143,7 +143,7 @@ def fit(terminal: Terminal, options: FitOptions) -> None:
 
 def _check_columns(options: FitOptions) -> None:
     """Raise a usage error for columns that are named twice, or files whose names do not tell a format."""
-    for name, columns in given(options, "features", "drop", "categorical", "numeric").items():
+    for name, columns in find_given(options, "features", "drop", "categorical", "numeric").items():
         if options.target is not None and options.target in columns:
             raise wrong(name, f"{options.target!r} is the target; leave it out here.")
     if both := set(options.categorical or ()) & set(options.numeric or ()):
@@ -154,7 +154,7 @@ def _check_in_memory(options: FitOptions, by_cluster: bool) -> None:
     """Raise a usage error for what only linear models can."""
     if by_cluster:
         raise wrong("--model", _IN_MEMORY)
-    for name in given(options, "tuning"):
+    for name in find_given(options, "tuning"):
         raise wrong(name, "it is for --model linear; leave it out.")
 
 
@@ -169,7 +169,7 @@ def make_estimator(options: FitOptions, *, without_checkpoint: bool = False) -> 
     kind = kinds[options.model]
     names = [field.name for field in dataclasses.fields(EstimatorOptions)]
     parameters = {name: getattr(options, name) for name in names if getattr(options, name) not in (None, [])}
-    for name, called in zip(parameters, given(options, *parameters), strict=True):
+    for name, called in zip(parameters, find_given(options, *parameters), strict=True):
         if name not in kind._get_param_names():
             raise wrong(called, "it is for --model linear; leave it out.")
     # the value of an enum, as messages show it
@@ -418,7 +418,7 @@ def _view(summary: dict[str, Any]) -> Any:
     if summary["rows_left_out"]:
         of_them = f", {summary['rows_without_label']:,} without a label" if summary["rows_without_label"] else ""
         table.add_row("rows left out", f"{summary['rows_left_out']:,}{of_them}")
-    table.add_row("classes", f"{len(summary['classes'])}: {listed(map(str, summary['classes']), most=6)}")
+    table.add_row("classes", f"{len(summary['classes'])}: {join_texts(map(str, summary['classes']), most=6)}")
     table.add_row("epochs", str(summary["epochs"]))
     noise = summary["label_noise"]
     as_they_are = ", wrong labels among them" if noise is not None and noise["rate"] > 0.0 else ""

@@ -154,7 +154,7 @@ def _is_calibrator(model: Model) -> TypeGuard[LegendreCalibrator]:
     return hasattr(model, "_scores")  # without an import of its class
 
 
-def _uncalibrated(model: Model) -> Any:
+def _find_inner_model(model: Model) -> Any:
     """The model that a calibrator calibrates, or the model itself."""
     if _is_calibrator(model) and model.estimator is not None:
         inner = model.estimator_
@@ -163,9 +163,9 @@ def _uncalibrated(model: Model) -> Any:
     return model
 
 
-def _encoded_by(model: Model) -> Any:
+def _find_table_classifier(model: Model) -> Any:
     """The classifier of tables that a model is, or calibrates; None if there is none."""
-    inner = _uncalibrated(model)
+    inner = _find_inner_model(model)
     return inner if hasattr(inner, "encoder_") else None
 
 
@@ -183,7 +183,7 @@ def table_for(
     return _ready(model, read_columns(path, target, format=format, **reading, **wanted))
 
 
-def labelled_table(
+def read_labelled_table(
     terminal: Terminal, model: Model, data: Path, options: LabelledTableOptions, question: str, **more: Any
 ) -> tuple[Table, np.ndarray]:
     """Read a table for a model, say which rows are left out, and return it with its labels as places in ``classes_``."""
@@ -213,12 +213,12 @@ def _columns_for(model: Model, path: Path, target: str | None, format: str) -> d
             raise ValueError(
                 f"{str(path)!r} is LIBSVM text, but the model calibrates predictions; give a CSV, TSV or Parquet file."
             )
-        if _encoded_by(model) is not None:
+        if _find_table_classifier(model) is not None:
             raise ValueError(
                 f"{str(path)!r} is LIBSVM text, but the model was fitted to a table with named columns; give such a table."
             )
         return {"n_features": model.n_features_in_}
-    if (encoded := _encoded_by(model)) is not None:
+    if (encoded := _find_table_classifier(model)) is not None:
         columns = [column for column in encoded.encoder_.columns_ if not column.is_left_out]
         as_text = [column.name for column in columns if column.kind == "categories"]
         return {"features": [column.name for column in columns], "as_text": as_text}
@@ -227,7 +227,7 @@ def _columns_for(model: Model, path: Path, target: str | None, format: str) -> d
 
 def _ready(model: Model, table: Table) -> Table:
     """A table that was read for a model, after a check of the number of its columns; numbers unless it is to be encoded."""
-    if _encoded_by(model) is not None:
+    if _find_table_classifier(model) is not None:
         return table
     if not hasattr(model, "feature_names_in_") and table.feature_names is not None:
         _check_number(model, table.path, table.feature_names)
@@ -262,7 +262,7 @@ def log_probability_parts(
     model: Model, table: Table, watch: DriftWatch | None = None
 ) -> Iterator[tuple[slice, np.ndarray]]:
     """Yield slices of the rows of a table that :func:`table_for` has read, with their log-probabilities."""
-    X = checked_features(model, table, watch)
+    X = check_features(model, table, watch)
     yield from (model if _is_calibrator(model) else linear_of(model))._log_proba_in_parts(X)
 
 
@@ -271,7 +271,7 @@ def features_for(model: Model, table: Table) -> Any:
     return table.X if hasattr(model, "feature_names_in_") else as_matrix(table)
 
 
-def checked_features(model: Model, table: Table, watch: DriftWatch | None = None) -> Any:
+def check_features(model: Model, table: Table, watch: DriftWatch | None = None) -> Any:
     """Return the features of a table that :func:`table_for` has read, as the model takes them; of a calibrator, scores.
 
     Values that are not like those of the fit are counted by ``watch``, if it is given, and else named in a warning.
@@ -287,7 +287,7 @@ def checked_features(model: Model, table: Table, watch: DriftWatch | None = None
         if row is None:
             raise
         raise ValueError(f"{str(table.path)!r}, {table.place_of(row)}: {error}") from error
-    if watch is not None and hasattr(inner := _uncalibrated(model), "_standardized"):
+    if watch is not None and hasattr(inner := _find_inner_model(model), "_standardized"):
         from legendretron.estimators.feature_drift import feature_tallies
 
         watch.add(feature_tallies(inner, X))
@@ -331,7 +331,7 @@ def probabilities(model: Model, table: Table) -> np.ndarray:
     """Return what ``predict_proba`` gives for a table that :func:`table_for` has read."""
     if _is_calibrator(model):
         return np.exp(log_probabilities(model, table, DriftWatch()))
-    X = checked_features(model, table, DriftWatch())
+    X = check_features(model, table, DriftWatch())
     return linear_of(model)._predict_all(X, log=False)
 
 
@@ -347,7 +347,7 @@ def class_numbers(model: Model, table: Table) -> np.ndarray:
     places = {text.strip(): place for place, text in enumerate(texts)} | {
         text: place for place, text in enumerate(texts)
     }
-    found = [_known(labels, places) for labels in (table.y, table.written) if labels is not None]
+    found = [_find_places(labels, places) for labels in (table.y, table.written) if labels is not None]
     numbers = next((numbers for numbers, unknown in found if not unknown), None)
     if numbers is None:
         numbers, unknown = found[0]
@@ -366,7 +366,7 @@ def _alike(unknown: list[str], known: list[str]) -> str:
     return f"; {pairs[0][0]!r} differs from {pairs[0][1]!r} only by case or white space" if pairs else ""
 
 
-def _known(labels: np.ndarray, places: dict[str, int]) -> tuple[np.ndarray, list[str]]:
+def _find_places(labels: np.ndarray, places: dict[str, int]) -> tuple[np.ndarray, list[str]]:
     """Indices of labels, and the labels that are unknown."""
     different, inverse = np.unique(labels, return_inverse=True)
     texts = [label_text(label) for label in different]
@@ -384,7 +384,7 @@ def is_small(data: Path) -> bool:
     return data.is_file() and data.stat().st_size < _SMALL
 
 
-def streamed_parts(
+def find_streamed_parts(
     data: Path, format: str | None, stream: bool | None, outputs: Mapping[str, Path | None]
 ) -> TableParts | None:
     """The files of a table that is to be read in batches; None for one that is to be read as a whole.

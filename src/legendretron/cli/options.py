@@ -29,9 +29,10 @@ REQUIRED: Any = dataclasses.MISSING
 def option(
     help: str, *names: str, value: Any = None, default: str | None = None, panel: str | None = None, **more: Any
 ) -> Any:
-    """Declare an option with a default ``value``, which the help shows as ``default`` if that is given."""
+    """Declare an option with a default ``value``, which the help shows, or ``default`` if that is given."""
     shown = "" if default is None else f" (default: {default})"
-    look = {"help": help + shown, "rich_help_panel": panel, "show_default": False, **more}
+    told = default is None and value is not None and value is not REQUIRED
+    look = {"help": help + shown, "rich_help_panel": panel, "show_default": told, **more}
     return dataclasses.field(default=value, metadata={"typer": typer.Option(*names, **look)})
 
 
@@ -160,7 +161,6 @@ class TableOptions:
         "Missing values. impute: the mean of a column, and a mark that there was none; of text, a category of its own. "
         "drop-rows: rows with missing values are left out. error: stop.",
         value=Missing.impute,
-        show_default=True,
     )
     sep: str | None = data_option(
         "Character between the columns of CSV.", default="comma, semicolon, tab or |, as found"
@@ -199,7 +199,6 @@ class LabelledTableOptions(TableOptions):
     missing_labels: MissingLabels = data_option(
         "Rows whose label is missing. error: stop, and say where they are. drop: they are left out.",
         value=MissingLabels.error,
-        show_default=True,
     )
 
     @property
@@ -208,7 +207,7 @@ class LabelledTableOptions(TableOptions):
         return {**super().reading, "missing_labels": str(self.missing_labels)}
 
 
-def given(options: Any, *names: str) -> dict[str, Any]:
+def find_given(options: Any, *names: str) -> dict[str, Any]:
     """Return fields of options by what they are called on the command line, those that were given."""
     called = option_names(type(options))
     defaults = {field.name: field.default for field in dataclasses.fields(options)}

@@ -16,12 +16,12 @@ from legendretron.cli.command_options import PredictOptions
 from legendretron.cli.models import (
     LeftOut,
     Model,
+    find_streamed_parts,
     format_for,
     is_small,
     load_model,
     log_probability_parts,
     probabilities,
-    streamed_parts,
     table_for,
     tables_for,
 )
@@ -51,7 +51,7 @@ def predict(terminal: Terminal, options: PredictOptions) -> None:
         _check_sets(estimator, options)
     reading = {**options.reading, "keep": options.keep or ()}
     watch = DriftWatch()
-    parts = streamed_parts(data, options.format, options.stream, {"--out": out})
+    parts = find_streamed_parts(data, options.format, options.stream, {"--out": out})
     if parts is not None:
         tables = tables_for(estimator, parts, None, **reading)
         try:

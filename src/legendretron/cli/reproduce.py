@@ -17,7 +17,7 @@ from legendretron._internal.provenance import provenance
 from legendretron._internal.validation import check_device
 from legendretron.cli.command_options import Backend, ReproduceOptions
 from legendretron.cli.errors import one_line
-from legendretron.cli.options import given, wrong, wrong_usage_of
+from legendretron.cli.options import find_given, wrong, wrong_usage_of
 from legendretron.cli.outputs import check_writable, naming
 from legendretron.cli.terminal import Terminal, grid
 from legendretron.experiments import Experiment, Resources, Sweep, render, sweep
@@ -153,12 +153,12 @@ def _select_experiments(options: ReproduceOptions) -> list[Experiment]:
     table = options.table
     if table != "all" and table not in EXPERIMENTS:
         raise wrong("TABLE", f"there is no table {table!r}; use one of {', '.join(EXPERIMENTS)}, or all.")
-    narrowed = given(options, "datasets", "models", "noise", "sizes")
+    narrowed = find_given(options, "datasets", "models", "noise", "sizes")
     if table == "all" and narrowed:
         raise wrong("TABLE", f"{', '.join(narrowed)} can be given for one TABLE only.")
     chosen = []
     for experiment in EXPERIMENTS.values() if table == "all" else [EXPERIMENTS[table]]:
-        narrow = experiment.narrowed(seeds=options.seeds)
+        narrow = experiment.narrow(seeds=options.seeds)
         for called, name, value in (
             ("--datasets", "datasets", options.datasets and _names(options.datasets, experiment.datasets)),
             ("--model", "models", options.models),
@@ -167,8 +167,8 @@ def _select_experiments(options: ReproduceOptions) -> list[Experiment]:
         ):
             narrowing: dict[str, Any] = {name: value or None}
             with wrong_usage_of(called):
-                narrow = narrow.narrowed(**narrowing)
-        chosen.append(narrow if options.epochs is None else narrow.shortened(options.epochs))
+                narrow = narrow.narrow(**narrowing)
+        chosen.append(narrow if options.epochs is None else narrow.shorten(options.epochs))
     return chosen
 
 
@@ -201,7 +201,7 @@ def _command(experiment: Experiment, options: ReproduceOptions, device: str) -> 
     words = ["legendretron", "reproduce", experiment.name]
     if options.data is not None:
         words += ["--data", "DIR"]
-    for name, value in given(options, "datasets", "seeds", "noise", "sizes", "epochs").items():
+    for name, value in find_given(options, "datasets", "seeds", "noise", "sizes", "epochs").items():
         words += [name, repr(value) if " " in str(value) else str(value)]
     for model in options.models or []:
         words += ["--model", repr(model)]

@@ -16,7 +16,7 @@ import typer
 
 from legendretron.cli.command_options import ClusterOptions, FitOptions
 from legendretron.cli.models import LeftOut, missing_target
-from legendretron.cli.options import given, wrong
+from legendretron.cli.options import find_given, wrong
 from legendretron.cli.outputs import naming
 from legendretron.cli.summaries import FitScores, check_named, warn_of_similar_labels
 from legendretron.cli.terminal import Terminal
@@ -29,7 +29,7 @@ from legendretron.datasets.tables import (
     read_in_chunks,
     without_faults,
 )
-from legendretron.datasets.text_file import padded_columns
+from legendretron.datasets.text_file import find_padded_columns
 from legendretron.estimators.base import LinearLinkClassifier
 from legendretron.estimators.stream_fit import SAMPLE_ROWS
 from legendretron.estimators.validation_split import ValidationSplitError
@@ -118,7 +118,7 @@ def fit_in_batches(
         check_named("--categorical", categorical, first)
         check_named("--numeric", numeric, first)
         if first.form is not None:
-            codes = padded_columns(text_files(parts, text), numbers_among(first, numeric), text)
+            codes = find_padded_columns(text_files(parts, text), numbers_among(first, numeric), text)
             first = dataclasses.replace(first, X=first.X.astype(dict.fromkeys(codes, object)))
             of_table["as_text"] = [*categorical, *codes]
         if of_table["as_text"] or not has_only_numbers(first, gaps=True):
@@ -156,7 +156,7 @@ def fit_in_batches(
         terminal.note(f"{skipped:,} bad rows were left out: {', '.join(estimator.skipped_rows_)}{rest}")
     left_out.tell(terminal)
     warn_of_similar_labels(estimator.classes_, parts.files[0], target, terminal)
-    judged = _judged(estimator, source, skipped)
+    judged = _predict_batches(estimator, source, skipped)
     scores = FitScores.of(judged, len(estimator.classes_), skipped + left_out.incomplete, left_out.unlabelled)
     if hint := _hint(
         scores.rows or 0, getattr(estimator, "link_alpha_", None), chosen=not estimator._strengths().fixed
@@ -176,7 +176,9 @@ def _hint(rows: int, link_alpha: float | None, *, chosen: bool) -> str | None:
     )
 
 
-def _judged(estimator: LinearLinkClassifier, source: Source, skipped: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def _predict_batches(
+    estimator: LinearLinkClassifier, source: Source, skipped: int
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Labels as places of classes, and log-probabilities, of some rows after the other."""
     check = RowCheck(source.feature_names, skipped)
     for batch in read_ahead(map(check, source.batches())):
@@ -190,8 +192,8 @@ def _judged(estimator: LinearLinkClassifier, source: Source, skipped: int) -> It
 def check_cluster(options: ClusterOptions, unsuitable: Iterable[str]) -> bool:
     """Return whether several processes are to train; options that do not fit are usage errors."""
     by_torchrun = "RANK" in os.environ and "MASTER_ADDR" in os.environ
-    of_ray = given(options, "workers", "address", "storage", "max_failures")
-    of_both = given(options, "shards", "class_parallel", "checkpoint_steps")
+    of_ray = find_given(options, "workers", "address", "storage", "max_failures")
+    of_both = find_given(options, "shards", "class_parallel", "checkpoint_steps")
     if options.backend is None:
         for name in [*of_ray, *([] if by_torchrun else of_both)]:
             needed = "--backend ray" if name in of_ray else "--backend ray, or to be started by torchrun"

@@ -153,7 +153,7 @@ def in_words(form: Mapping[str, str | None]) -> str:
     return ", ".join([*words, f"encoding: {form['encoding']}"])
 
 
-def listed(texts: Iterable[str], most: int) -> str:
+def join_texts(texts: Iterable[str], most: int) -> str:
     """Return the first texts, separated by commas; in quotes where they could not be told apart otherwise."""
     texts = list(texts)
     shown = [repr(text) if "," in text or text != text.strip() or not text else text for text in texts[:most]]
@@ -200,7 +200,7 @@ def _becomes(column: FittedColumn) -> str:
                 f"{len(column.outputs)} columns: the {len(texts)} most frequent values, {column.pooled:,} others pooled"
             )
         named = [text if len(text) <= _LETTERS else f"{text[:_LETTERS]}..." for text in texts]
-        return f"{len(texts)} column{'s' if len(texts) > 1 else ''}: {listed(named, _NAMED)}"
+        return f"{len(texts)} column{'s' if len(texts) > 1 else ''}: {join_texts(named, _NAMED)}"
     words = "days since 1970-01-01" if column.is_date else {"number": "itself", "boolean": "1 and 0"}[column.kind]
     if column.constant:
         words += ", always the same"

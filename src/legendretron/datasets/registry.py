@@ -145,7 +145,7 @@ class DatasetInfo:
         return f"Get {' and '.join(self.addresses)}."
 
 
-def _published() -> Iterator[DatasetInfo]:
+def _read_published() -> Iterator[DatasetInfo]:
     """Read ``published.csv``: LIBSVM's have a file there; images have 60,000 rows for training, and 10,000 for tests."""
     for row in csv.DictReader((files(__package__) / "published.csv").read_text(encoding="utf-8").splitlines()):
         name, file, images = row["name"], row["file"], not row["file"]
@@ -166,7 +166,7 @@ def _published() -> Iterator[DatasetInfo]:
 
 
 #: Every data set by its name, in the order of the paper's tables.
-DATASETS: dict[str, DatasetInfo] = {info.name: info for info in _published()}
+DATASETS: dict[str, DatasetInfo] = {info.name: info for info in _read_published()}
 
 
 def spelling(name: str) -> str:

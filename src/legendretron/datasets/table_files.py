@@ -32,7 +32,7 @@ _INDEX = "__index_level_"  # how pandas calls row numbers that it writes
 _LINES = 2**16  # of JSON that are read at once
 
 
-def typed_header(path: Path, kind: str) -> list[str]:
+def read_typed_header(path: Path, kind: str) -> list[str]:
     """Names of the columns of a file."""
     with _reading(path, kind), open_compressed(path) as file:
         if kind in ("parquet", "feather"):
@@ -43,7 +43,7 @@ def typed_header(path: Path, kind: str) -> list[str]:
         return clean_names(_excel_frame(path, file, (), rows=0).columns)
 
 
-def typed_chunks(
+def read_typed_chunks(
     path: Path, kind: str, rows: int | None, keep: Sequence[str] = (), na: Sequence[str] = ()
 ) -> Iterator[tuple[Any, Any]]:
     """Read data frames of so many rows at most, or one of all rows; and others of those columns that are to be kept.
@@ -56,7 +56,7 @@ def typed_chunks(
                 yield _split(table.rename_columns(clean_names(table.column_names)), keep)
             return
         # a line of JSON need not have all columns
-        names = typed_header(path, kind) if kind == "jsonl" and rows is not None else None
+        names = read_typed_header(path, kind) if kind == "jsonl" and rows is not None else None
         for frame in _json_frames(file, rows) if kind == "jsonl" else _sheet_parts(_excel_frame(path, file, na), rows):
             frame = frame.set_axis(clean_names(frame.columns), axis=1)
             frame = frame if names is None else frame.reindex(columns=names)
@@ -257,7 +257,7 @@ def header_of(path: Path, kind: str, text: TextOptions | None = None) -> list[st
     """Names of the columns of a file."""
     if kind not in TYPED:
         return list(TextFile.open(path, kind, text).names)
-    names = typed_header(path, kind)
+    names = read_typed_header(path, kind)
     check_names(repr(str(path)), names)
     return names
 
@@ -274,7 +274,7 @@ def read_frame(path: Path, kind: str, wanted: Wanted) -> FileRows:
         (rows,) = frame_chunks(path, kind, None, wanted)
     else:
         form, table = _read_text(path, kind, wanted.options)
-        rows = _typed(table, form, wanted, find_codes=wanted.numeric is not None)
+        rows = _type_table(table, form, wanted, find_codes=wanted.numeric is not None)
     if len(rows.frame) == 0:
         raise ValueError(f"{str(path)!r} has column names but no rows.")
     return rows
@@ -290,17 +290,17 @@ def frame_chunks(
     """
     options = wanted.options
     if kind in TYPED:
-        check_names(repr(str(path)), typed_header(path, kind))
-        for frame, kept in typed_chunks(path, kind, rows, wanted.keep, options.na):
+        check_names(repr(str(path)), read_typed_header(path, kind))
+        for frame, kept in read_typed_chunks(path, kind, rows, wanted.keep, options.na):
             yield FileRows(clean_frame(frame, options, wanted.texts), kept=kept)
         return
     assert rows is not None
     file = TextFile.open(path, kind, options)
     for table in join_batches(file.batches(bad_lines=bad_lines), rows):
-        yield _typed(table, file.form, wanted)
+        yield _type_table(table, file.form, wanted)
 
 
-def _typed(table: Any, form: TextForm, wanted: Wanted, *, find_codes: bool = False) -> FileRows:
+def _type_table(table: Any, form: TextForm, wanted: Wanted, *, find_codes: bool = False) -> FileRows:
     """Columns of text as what they mean; those to keep as they are written, where only an empty field is a gap."""
     marks, as_text = marks_for(form, wanted.options.na), wanted.texts
     columns, kept = {}, {}

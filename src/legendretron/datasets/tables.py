@@ -278,7 +278,7 @@ def type_labels(labels: Any, name: str) -> np.ndarray:
     ``name`` says in messages where they stand.
     """
     if isinstance(labels, list) and labels and all(isinstance(label, str) for label in labels):
-        labels = _parsed(labels)
+        labels = _parse_labels(labels)
     return _labels(labels, name)
 
 
@@ -404,7 +404,7 @@ def _labels(column: Any, name: str) -> np.ndarray:
     return np.asarray([str(value) for value in values], dtype=object)
 
 
-def _parsed(texts: list[str]) -> np.ndarray:
+def _parse_labels(texts: list[str]) -> np.ndarray:
     """Labels from text: numbers or booleans if all of them are."""
     if all(text.lower() in ("true", "false") for text in texts):
         return np.array([text.lower() == "true" for text in texts])

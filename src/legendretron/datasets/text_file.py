@@ -292,7 +292,9 @@ _CODE_BLOCK = 2**22
 _ZERO, _NINE = b"09"
 
 
-def padded_columns(files: Sequence[TextFile], columns: Sequence[str], given: TextOptions | None = None) -> list[str]:
+def find_padded_columns(
+    files: Sequence[TextFile], columns: Sequence[str], given: TextOptions | None = None
+) -> list[str]:
     r"""Return the columns whose values are digits only, at least one of them a zero before other digits.
 
     A pass over the bytes tells whether there may be any, so that tables without codes, most of them, are not parsed.

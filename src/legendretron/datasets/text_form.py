@@ -48,7 +48,7 @@ def find_form(start: bytes, kind: str, given: TextOptions) -> tuple[TextForm, li
     bar by which the first lines have the same number of fields, at least two. Between columns separated by anything but a
     comma, the decimal mark is a comma if numbers have one, and none has a point.
     """
-    decimal = given_decimal(given)
+    decimal = find_decimal(given)
     encoding = given.encoding
     if encoding is None:
         encoding = "utf-16" if start.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8"
@@ -60,7 +60,7 @@ def find_form(start: bytes, kind: str, given: TextOptions) -> tuple[TextForm, li
     return TextForm(encoding, sep, decimal or _decimal(full, sep), given.thousands), lines
 
 
-def given_decimal(given: TextOptions) -> str | None:
+def find_decimal(given: TextOptions) -> str | None:
     """Return the decimal mark, if it is given, or told by the mark between thousands."""
     _check(given)
     return given.decimal or {".": ",", ",": "."}.get(given.thousands or "")
@@ -202,7 +202,7 @@ def clean_frame(frame: Any, given: TextOptions, as_text: Sequence[str] = ()) -> 
     """Return a data frame of a file whose values have types with clean text."""
     types = pandas.api.types
     marks, changed = marks_for(None, given.na), {}
-    decimal = given_decimal(given)
+    decimal = find_decimal(given)
     spelled = Marks(decimal or ".", given.thousands) if decimal or given.thousands else None
     for name in frame.columns:
         column = frame[name]

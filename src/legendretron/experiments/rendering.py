@@ -12,7 +12,7 @@ from typing import Any
 from legendretron._internal.files import write_atomically
 from legendretron.experiments.experiment import Record
 from legendretron.experiments.results import Mean
-from legendretron.experiments.store import rounded
+from legendretron.experiments.store import round_floats
 from legendretron.plots.axes import axes_or_new
 
 
@@ -79,12 +79,12 @@ def write_text(path: Path, text: str) -> Path:
 
 
 def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
-    """Write rows with the same names as CSV; missing values are empty, numbers as in :func:`rounded`."""
+    """Write rows with the same names as CSV; missing values are empty, numbers as in :func:`round_floats`."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     buffer = io.StringIO()
     writer = csv.DictWriter(buffer, names, restval="", lineterminator="\n")
     writer.writeheader()
-    writer.writerows(rounded(dict(row)) for row in rows)
+    writer.writerows(round_floats(dict(row)) for row in rows)
     return write_text(path, buffer.getvalue())
 
 
@@ -113,7 +113,7 @@ def save_picture(figure: Any, path: Path) -> Path:
 
 
 def is_trial(records: Sequence[Record]) -> bool:
-    """Whether some runs have other settings than the recipe's, for instance by :meth:`Experiment.shortened`."""
+    """Whether some runs have other settings than the recipe's, for instance by :meth:`Experiment.shorten`."""
     return any(record["trial"] for record in records)
 
 

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from scipy import stats
 
 from legendretron.experiments.experiment import Record
-from legendretron.experiments.store import rounded_difference
+from legendretron.experiments.store import round_difference
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Mean:
 
     def minus(self, other: Mean) -> float:
         r"""Difference in combined standard errors, :math:`(a - b) / \sqrt{s_a^2 + s_b^2}`; 0 for equal means."""
-        gap = rounded_difference(self.value - other.value)
+        gap = round_difference(self.value - other.value)
         if gap == 0.0:
             return 0.0
         combined = math.hypot(self.error, other.error)
@@ -64,7 +64,7 @@ def mean_difference(a: ArrayLike, b: ArrayLike) -> Mean:
     Mean(value=0.0, error=0.2, n=2)
     """
     gap = mean_of(np.subtract(a, b))
-    return Mean(rounded_difference(gap.value), rounded_difference(gap.error), gap.n)
+    return Mean(round_difference(gap.value), round_difference(gap.error), gap.n)
 
 
 def welch_from_means(a: Mean, b: Mean) -> float:

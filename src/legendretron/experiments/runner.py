@@ -27,7 +27,7 @@ from legendretron.experiments.experiment import (
     Outcome,
     Record,
     Resources,
-    checked_outcome,
+    check_outcome,
 )
 from legendretron.experiments.store import Store, read_records
 
@@ -50,13 +50,13 @@ def _execute(execute: Callable[[Batch, Resources], Outcome], batch: Batch, resou
     began = time.perf_counter()
     outcome, error = None, ""
     try:
-        outcome = checked_outcome(execute(batch, resources), len(batch.runs))
+        outcome = check_outcome(execute(batch, resources), len(batch.runs))
     except (ValueError, ArithmeticError, RuntimeError, MemoryError, OSError) as problem:
         error = " ".join(f"{type(problem).__name__}: {problem}".split())
     return Finished(batch, outcome, error, time.perf_counter() - began, provenance(resources.device))
 
 
-def executed(
+def execute_batches(
     execute: Callable[[Batch, Resources], Outcome],
     batches: Sequence[Batch],
     resources: Resources,
@@ -195,7 +195,7 @@ def sweep(
     skipped: dict[str, str] = {}
     too_large: dict[str, str] = {}
     if render_only:  # existing results do not depend on the data available now
-        sources, available = _recorded(experiment, records.values())
+        sources, available = _find_recorded(experiment, records.values())
     else:
         store = Store(out)
         sources, skipped = _sources(experiment, resources, on_download)
@@ -219,7 +219,9 @@ def sweep(
         return state
     if n_jobs != 1:  # the longest first, so that no long batch runs alone at the end
         batches.sort(key=lambda batch: -sum(experiment.cost(run) for run in batch.runs))
-    for finished in executed(experiment.execute, batches, resources, backend=backend, n_jobs=n_jobs, address=address):
+    for finished in execute_batches(
+        experiment.execute, batches, resources, backend=backend, n_jobs=n_jobs, address=address
+    ):
         if finished.outcome is None:
             state.failed.append((finished.batch, finished.error))
         else:
@@ -260,7 +262,7 @@ def code_of(environment: Mapping[str, Any]) -> str:
     return str(environment["commit"] or environment["versions"]["legendretron"])
 
 
-def _recorded(
+def _find_recorded(
     experiment: Experiment, records: Iterable[Record]
 ) -> tuple[dict[str, str], dict[str, tuple[int | None, ...]]]:
     """Data sets and sizes with results; those of the complete data take precedence over those of a subset."""

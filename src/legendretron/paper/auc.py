@@ -28,7 +28,7 @@ from legendretron.experiments.rendering import (
     write_report,
 )
 from legendretron.experiments.results import Mean, Results
-from legendretron.experiments.store import rounded_difference
+from legendretron.experiments.store import round_difference
 from legendretron.paper import data as paper_data
 from legendretron.plots.axes import COLOURS
 from legendretron.trons import (
@@ -145,14 +145,14 @@ def fit_method(settings: Mapping[str, Any], data: BinaryImages, seed: int) -> tu
     if settings.get("learning_rate") == "1 / largest squared norm":
         chosen["learning_rate"] = settings["learning_rate"] = 1.0 / float((data.X**2).sum(1).max())
     if tuning := settings.get("tuning"):
-        chosen["C"] = settings["C"] = _tuned(settings, tuning["C"], tuning["share"], data, seed)
+        chosen["C"] = settings["C"] = _tune(settings, tuning["C"], tuning["share"], data, seed)
     estimator = make_estimator(settings, seed=seed)
     with unconverged_allowed():
         estimator.fit(data.X, data.y)
     return estimator, {"cpu_seconds": round(time.process_time() - began, 1), **chosen}
 
 
-def _tuned(settings: Mapping[str, Any], values: list[float], share: float, data: BinaryImages, seed: int) -> float:
+def _tune(settings: Mapping[str, Any], values: list[float], share: float, data: BinaryImages, seed: int) -> float:
     learn, choose = train_test_split(np.arange(len(data.y)), test_size=share, stratify=data.y, random_state=seed)
     losses = []
     for value in values:
@@ -216,7 +216,7 @@ def comparison(records: Sequence[Record]) -> list[dict[str, Any]]:
         published = paper[source_of(cell[0]), cell[1].split(",")[0]]
         row: dict[str, Any] = {"problem": results.facts(cell[0])["label"], "method": cell[1], "seeds": len(seeds)}
         row |= means["auc"].columns("auc") | {"paper": published}
-        row["difference"] = rounded_difference(means["auc"].value - published)
+        row["difference"] = round_difference(means["auc"].value - published)
         for name in MEASURED:
             row |= means[name].columns(name)
         rows.append({**row, "n_iter": max(run["n_iter"] for run in seeds.values())})

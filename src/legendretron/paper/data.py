@@ -48,7 +48,7 @@ WIDTH = 0.75
 _LARGEST_STEP = 1.2
 
 
-def smoothed_digits(X: np.ndarray) -> tuple[np.ndarray, bool]:
+def smooth_digits(X: np.ndarray) -> tuple[np.ndarray, bool]:
     """Smooth images that are not smooth yet, and return whether that was done.
 
     Images ``(n, 256)`` are of 16 x 16 pixels from -1 (background) to 1, else it is a ``ValueError``. They are convolved with
@@ -70,7 +70,7 @@ def smoothed_digits(X: np.ndarray) -> tuple[np.ndarray, bool]:
 TITLES = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST", "kmnist": "Kuzushiji-MNIST"}
 #: Data sets with copies whose values differ from LIBSVM's, and how to convert those.
 _PREPARATIONS: dict[str, tuple[Callable[[Any], tuple[Any, bool]], str]] = {
-    "usps": (smoothed_digits, "smoothed here"),
+    "usps": (smooth_digits, "smoothed here"),
     "news20": (words_of_unit_length, "scaled here"),
 }
 

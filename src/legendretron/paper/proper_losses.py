@@ -16,7 +16,7 @@ from legendretron.diagnostics import monotonicity
 from legendretron.experiments.experiment import Batch, Experiment, Outcome, Record, Resources
 from legendretron.experiments.rendering import as_text, described, markdown_table, save_picture, write_report
 from legendretron.experiments.results import Results, mean_of
-from legendretron.experiments.store import rounded_difference
+from legendretron.experiments.store import round_difference
 from legendretron.losses import LogLoss, MatsushitaLoss, ProperLoss, SphericalLoss, SquareLoss, ZeroOneLoss
 from legendretron.paper.auc import SECONDS, BinaryImages, find_data, fit_method, in_order, load_problem, recipe, scores
 from legendretron.plots.axes import COLOURS, axes_or_new
@@ -283,8 +283,8 @@ def _csv_rows(curves: Sequence[Curve]) -> list[dict[str, Any]]:
             "factor": curve.factor,
             "probability": float(p),
             # less what a sure and right prediction costs
-            "loss_1": rounded_difference(loss_1),
-            "loss_0": rounded_difference(loss_0),
+            "loss_1": round_difference(loss_1),
+            "loss_0": round_difference(loss_0),
         }
         for curve in curves
         for p, loss_1, loss_0 in zip(curve.probability, curve.loss_1, curve.loss_0, strict=True)

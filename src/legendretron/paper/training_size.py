@@ -163,7 +163,7 @@ CLAIMS: dict[str, Callable[[dict[str, Any], list[dict[str, Any]]], Finding | Non
 }
 
 
-def _counted(claim: str, found: Sequence[Finding | None]) -> str:
+def _count_findings(claim: str, found: Sequence[Finding | None]) -> str:
     """How often a claim holds, of the cells where there is a number for it."""
     known = [finding.answer for finding in found if finding is not None]
     if not known:
@@ -226,7 +226,9 @@ def markdown(rows: list[dict[str, Any]], records: Sequence[Record]) -> list[str]
             ["data set", "training images", *CLAIMS],
             [[row["label"], f"{row['size']:,}", *line] for row, line in zip(rows, said, strict=True)],
         ),
-        "; ".join(_counted(claim, column) for claim, column in zip(CLAIMS, zip(*found, strict=True), strict=True))
+        "; ".join(
+            _count_findings(claim, column) for claim, column in zip(CLAIMS, zip(*found, strict=True), strict=True)
+        )
         + ".",
         "## Log-loss",
         means("log_loss", 4),
@@ -344,7 +346,7 @@ def _side_by_side(
     fitted, further = fit_recipe(settings, device, X, y, train, seeds)
     seconds = (time.perf_counter() - began) / len(seeds)
     log_loss, accuracy = fitted.evaluate(np.tile(test, (len(seeds), 1)))
-    return [{**_measured(accuracy[r], log_loss[r], seconds), **further[r]} for r in range(len(seeds))]
+    return [{**_round_scores(accuracy[r], log_loss[r], seconds), **further[r]} for r in range(len(seeds))]
 
 
 def _one_against_rest(
@@ -359,10 +361,10 @@ def _one_against_rest(
     log_p = -np.logaddexp(0.0, -fitted.decision_function(X[test]))
     log_p -= logsumexp(log_p, axis=1, keepdims=True)
     right = log_p.argmax(1) == y[test]
-    return _measured(right.mean(), -log_p[np.arange(len(test)), y[test]].mean(), seconds)
+    return _round_scores(right.mean(), -log_p[np.arange(len(test)), y[test]].mean(), seconds)
 
 
-def _measured(accuracy: float, log_loss: float, seconds: float) -> dict[str, Any]:
+def _round_scores(accuracy: float, log_loss: float, seconds: float) -> dict[str, Any]:
     return {
         "accuracy": round(100.0 * float(accuracy), 6),
         "log_loss": round(float(log_loss), 6),

@@ -27,7 +27,7 @@ from legendretron.experiments.rendering import (
     write_report,
 )
 from legendretron.experiments.results import Mean, Results, add_holm, verdict
-from legendretron.experiments.store import rounded_difference
+from legendretron.experiments.store import round_difference
 from legendretron.paper.data import facts_of, find_data
 from legendretron.paper.vgg_network import VGG5, VGGTron, log_probabilities, train_network
 from legendretron.plots.axes import COLOURS
@@ -71,7 +71,7 @@ def comparison(records: Sequence[Record]) -> list[dict[str, Any]]:
             if (accuracy := found["accuracy"]) is not None:
                 row |= {"paired": accuracy.p, "welch": accuracy.welch}
             if row["paper"] is not None:
-                row["paper minus VGG"] = rounded_difference(row["paper"] - paper[dataset, PLAIN])
+                row["paper minus VGG"] = round_difference(row["paper"] - paper[dataset, PLAIN])
         rows.append(row)
     for test in ("paired", "welch"):
         add_holm(rows, [test])

@@ -19,7 +19,7 @@ from legendretron.plots.axes import (
     room_for_legend,
     styles,
 )
-from legendretron.plots.models import core, named, single
+from legendretron.plots.models import core, name_models, single
 from legendretron.training import History
 from legendretron.tuning.table import COLUMNS
 
@@ -50,7 +50,7 @@ class TrainingDisplay(Display):
     """
 
     def __init__(self, histories: Mapping[str, History]) -> None:
-        self.histories: dict[str, History] = named("histories", dict(histories))
+        self.histories: dict[str, History] = name_models("histories", dict(histories))
         for name, history in self.histories.items():
             if not isinstance(history, History):
                 raise ValueError(f"the history of {name!r} must be a History, got {type(history).__name__}.")
@@ -70,7 +70,7 @@ class TrainingDisplay(Display):
             Name of a single estimator, by default that of its class; and matplotlib axes to draw on.
         """
         histories = {}
-        for key, model in named("estimator", estimator, name).items():
+        for key, model in name_models("estimator", estimator, name).items():
             inner, _ = core(model)
             check_is_fitted(inner)
             if not hasattr(inner, "history_"):

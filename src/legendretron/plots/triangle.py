@@ -13,13 +13,13 @@ from legendretron._internal.validation import check_choice, check_integer
 from legendretron.losses import CompositeLoss, ProperLoss
 from legendretron.plots.axes import Display, panels_or_new
 from legendretron.plots.models import (
-    checked_classes,
+    check_classes,
     classes_of,
     core,
+    format_label,
     link_of,
     partial_losses,
     scale_to_log,
-    shown,
     single,
 )
 
@@ -46,7 +46,7 @@ def draw_frame(ax: Any, classes: Any) -> None:
     ax.plot(*np.vstack([CORNERS, CORNERS[:1]]).T, color="0.3", linewidth=1.0, zorder=5)
     for place, label, offset in zip(CORNERS, classes, ((0, -4), (0, -4), (0, 3)), strict=True):
         ax.annotate(
-            shown(label),
+            format_label(label),
             place,
             offset,
             textcoords="offset points",
@@ -112,7 +112,7 @@ class TriangleDisplay(Display):
         for name, value in self.values.items():
             if value.shape != (len(self.p),) or not np.isfinite(value).all():
                 raise ValueError(f"values of {name!r} must be {len(self.p)} finite numbers, got shape {value.shape}.")
-        self.classes, self.title = checked_classes(classes, 3), title
+        self.classes, self.title = check_classes(classes, 3), title
 
     @classmethod
     def from_estimator(
@@ -172,7 +172,7 @@ class TriangleDisplay(Display):
     def _of(cls, loss: ProperLoss, classes: Any, quantity: str, scale: str, n_grid: int) -> TriangleDisplay:
         check_choice("quantity", quantity, ("all", "bayes_risk", "partial_losses"))
         check_integer("n_grid", n_grid, 2)
-        names = checked_classes(classes, 3)
+        names = check_classes(classes, 3)
         p = grid(n_grid, _MARGIN)
         losses = partial_losses(loss, p)
         if check_choice("scale", scale, ("log", "own")) == "log":
@@ -180,7 +180,7 @@ class TriangleDisplay(Display):
             losses *= scale_to_log(middle, 3)
         values = {"Bayes risk": (p * losses).sum(1)} if quantity != "partial_losses" else {}
         if quantity != "bayes_risk":
-            values |= {f"loss if {shown(label)} is true": losses[:, i] for i, label in enumerate(names)}
+            values |= {f"loss if {format_label(label)} is true": losses[:, i] for i, label in enumerate(names)}
         composite = "Log-loss: the link is not canonical" if isinstance(loss, CompositeLoss) else ""
         return cls(p, values, names, composite)
 

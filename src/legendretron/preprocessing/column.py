@@ -142,7 +142,7 @@ class FittedColumn:
         else:
             problem, words = (
                 "outside",
-                f"far outside the range of the fit, {self._shown(self.low)} to {self._shown(self.high)}",
+                f"far outside the range of the fit, {self._format_number(self.low)} to {self._format_number(self.high)}",
             )
         return [
             Tally(self.name, "missing", f"missing{usual}", usual_share(self.gaps, self.rows), self.rows, n_gaps, n),
@@ -157,7 +157,7 @@ class FittedColumn:
             ),
         ]
 
-    def _shown(self, number: float) -> str:
+    def _format_number(self, number: float) -> str:
         return str(np.datetime64(int(number // 1), "D")) if self.is_date else f"{number:.4g}"
 
     @functools.cached_property

@@ -235,7 +235,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """What becomes of each column."""
         check_is_fitted(self)
         if self._columns is None:
-            columns = tuple(of_column.fitted(self.max_categories) for of_column in self._statistics)
+            columns = tuple(of_column.fit_column(self.max_categories) for of_column in self._statistics)
             if all(column.is_left_out for column in columns):
                 reasons = ", ".join(f"{column.name!r} ({_REASONS[column.kind]})" for column in columns[:8])
                 first = columns[0].name

@@ -26,13 +26,21 @@ from legendretron.plots.models import core
 from legendretron.preprocessing.drift import DriftWatch
 from legendretron.report.markup import page, rows_in_words
 from legendretron.report.measured import SCORES, Measured
-from legendretron.report.rows import Contestant, Rows, feature_names, inner, predicted, rows_of, taken
+from legendretron.report.rows import (
+    Contestant,
+    EvaluationRows,
+    feature_names,
+    inner,
+    predict_rows,
+    rows_of,
+    select_rows,
+)
 from legendretron.report.sections.calibration import calibration, class_errors
 from legendretron.report.sections.card import card
 from legendretron.report.sections.classes import classes, confusions, prediction_sets, ranking
 from legendretron.report.sections.coefficients import coefficients
 from legendretron.report.sections.labels import judge_labels, labels
-from legendretron.report.sections.learned import learned
+from legendretron.report.sections.learned import describe_link
 from legendretron.report.sections.scores import comparison, main_numbers, scores, summary
 from legendretron.report.sections.training import training
 
@@ -60,7 +68,7 @@ def features_for_logistic(X: Any) -> tuple[Any, str]:
     return matrix, ""
 
 
-def logistic_regression(X: Any, rows: Rows, folds: list[Fold]) -> tuple[np.ndarray | None, int]:
+def logistic_regression(X: Any, rows: EvaluationRows, folds: list[Fold]) -> tuple[np.ndarray | None, int]:
     """Return log-probabilities of a tuned logistic regression, and the number of rows that it was fitted to.
 
     None if the rows to fit to have one class only.
@@ -180,20 +188,20 @@ class EvaluationReport:
         began = time.perf_counter()
         seed = check_integer("random_state", random_state, 0)
         rows, n_given = rows_of(model, y, sample_weight, row_numbers), len(np.asarray(y))
-        X = taken(X, rows, n_given)
+        X = select_rows(X, rows, n_given)
         names = _names(model, against, name, against_name)
         given = log_proba if isinstance(log_proba, tuple) else (log_proba, None)
         with DriftWatch():  # what there is to say is found below
-            log_p = predicted(model, X, rows, "model", given[0])
+            log_p = predict_rows(model, X, rows, "model", given[0])
         contestants = {"model": Contestant.of(names[0], rows.y, log_p)}
         models = {names[0]: model}
         if against is not None:
             other, other_X = against if isinstance(against, tuple) else (against, X)
             if isinstance(against, tuple):
-                other_X = taken(other_X, rows, n_given, "X of against")
+                other_X = select_rows(other_X, rows, n_given, "X of against")
             models[names[1]] = other
             with DriftWatch():  # the first model's columns are named, once
-                other_log_p = predicted(other, other_X, rows, "against", given[1])
+                other_log_p = predict_rows(other, other_X, rows, "against", given[1])
             contestants["against"] = Contestant.of(names[1], rows.y, other_log_p)
         with DriftWatch() as watch:
             classifier, features = inner(model, X)
@@ -218,7 +226,7 @@ class EvaluationReport:
         parts["sets"] = ("Prediction sets", prediction_sets(core(model)[0], measured, seed))
         parts["confusions"] = ("Mistakes", confusions(measured))
         parts["ranking"] = ("ROC", ranking(measured))
-        parts["learned"] = ("Link and loss", learned(classifier, features, rows))
+        parts["learned"] = ("Link and loss", describe_link(classifier, features, rows))
         if matrix is not None:
             own = feature_names(core(model)[0] if core(model)[0] is classifier else model, classifier, matrix.shape[1])
             parts["coefficients"] = ("Coefficients", coefficients(classifier, matrix, own, rows))
@@ -275,7 +283,7 @@ def _names(model: Any, against: Any, name: str | None, against_name: str | None)
 
 
 def _add_comparisons(
-    contestants: dict[str, Contestant], rows: Rows, matrix: Any, reason: str, seed: int
+    contestants: dict[str, Contestant], rows: EvaluationRows, matrix: Any, reason: str, seed: int
 ) -> tuple[list[str], dict[str, Recalibrated]]:
     """Add what the model is compared with; return how it was made, as HTML, and the recalibrated models."""
     folds = folds_for(len(rows), seed)

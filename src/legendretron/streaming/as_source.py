@@ -289,11 +289,11 @@ class IterableSource(BlockSource):
         done = 0
         for number, item in enumerate(self._batches, start=1):
             origin = f"batch {number} of the source"
-            batch = self._converted(item, origin, done)
+            batch = self._convert(item, origin, done)
             done += len(batch)
             yield batch
 
-    def _converted(self, item: Any, origin: str, first_row: int) -> Batch:
+    def _convert(self, item: Any, origin: str, first_row: int) -> Batch:
         if is_record_batch(item):
             if self._reader is None:
                 raise ValueError(f"{origin} is a {type(item).__name__}, but those before were tuples of arrays.")

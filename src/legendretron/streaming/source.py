@@ -255,7 +255,7 @@ def row_share(row_numbers: np.ndarray, seed: int, purpose: int) -> np.ndarray:
     return (z >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
-#: Bad rows of which is told where they are.
+#: How many bad rows a message locates.
 _MOST_TOLD = 3
 
 

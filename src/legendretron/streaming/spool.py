@@ -80,14 +80,14 @@ class Spool(BlockSource):
                 found = [None] * len(rows) if faults is None else faults.to_pylist()
                 yield Batch(
                     X,
-                    None if labels is None else self._typed(labels.to_numpy()),
+                    None if labels is None else self._type_labels(labels.to_numpy()),
                     None if weight is None else weight.to_numpy(),
                     rows,
                     origin,
                     {number: fault for number, fault in zip(rows.tolist(), found, strict=True) if fault is not None},
                 )
 
-    def _typed(self, places: np.ndarray) -> np.ndarray:
+    def _type_labels(self, places: np.ndarray) -> np.ndarray:
         """Labels by their places; missing ones, at -1, are NaN among numbers, and None among others."""
         missing = places < 0
         if not missing.any():

@@ -121,7 +121,7 @@ class BinaryLinkLearner(Classifier, BaseEstimator, ABC):  # type: ignore[misc]
     def _probability(self, z: np.ndarray) -> np.ndarray:
         """Learned inverse link, without clipping."""
 
-    def _arranged(self, X: Any, y: np.ndarray, weight: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray]:
+    def _arrange(self, X: Any, y: np.ndarray, weight: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray]:
         """Rows in the order to learn from."""
         return X, y, weight
 
@@ -158,7 +158,7 @@ class BinaryLinkLearner(Classifier, BaseEstimator, ABC):  # type: ignore[misc]
                 X, y, weight = X[rows], y[rows], weight[rows]
                 if len(np.unique(y)) < 2:
                     raise ValueError("sample_weight and class_weight leave samples of only one class; two are needed.")
-            X, y, weight = self._arranged(X, y, weight)
+            X, y, weight = self._arrange(X, y, weight)
             self._total_weight = float(weight.sum())
             weight = weight / weight.max()
             self._fit(X, (y == classes[1]).astype(np.float64), weight / weight.sum())

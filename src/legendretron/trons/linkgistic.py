@@ -109,20 +109,20 @@ class Links:
         if not has_numba():
             phi, _ = trigonometric_features(z, self.interval, self.waves, self.kind)
             return log_likelihood(phi @ self.coefficients.T, y, counts)
-        return self._compiled(z, y, counts, np.empty(0))
+        return self._evaluate_compiled(z, y, counts, np.empty(0))
 
     def with_slopes(self, z: np.ndarray, y: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Log-likelihoods ``(S,)``, and the derivatives of their mean in the predictors ``(n,)``."""
         if has_numba():
             slopes = np.empty(len(z))
-            return self._compiled(z, y, counts, slopes), slopes
+            return self._evaluate_compiled(z, y, counts, slopes), slopes
         phi, d_phi = trigonometric_features(z, self.interval, self.waves, self.kind, slopes=True)
         assert d_phi is not None
         t = phi @ self.coefficients.T
         of_z = ((y[:, None] - expit(t)) * (d_phi @ self.coefficients.T)).mean(axis=1)
         return log_likelihood(t, y, counts), counts * of_z
 
-    def _compiled(self, z: np.ndarray, y: np.ndarray, counts: np.ndarray, slopes: np.ndarray) -> np.ndarray:
+    def _evaluate_compiled(self, z: np.ndarray, y: np.ndarray, counts: np.ndarray, slopes: np.ndarray) -> np.ndarray:
         from legendretron.trons.compiled_links import expected_log_likelihood
 
         c = self.coefficients
@@ -236,7 +236,7 @@ class LinkgisticClassifier(BinaryLinkLearner):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _arranged(self, X: Any, y: np.ndarray, weight: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray]:
+    def _arrange(self, X: Any, y: np.ndarray, weight: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray]:
         return in_one_order(X, y, weight)
 
     def _learn(self, design: Design, y: np.ndarray, weight: np.ndarray, held_out: Any, seed: int) -> np.ndarray:

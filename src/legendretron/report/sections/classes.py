@@ -173,14 +173,14 @@ def ranking(measured: Measured) -> Markup:
         scores = model.log_p[chosen, k] - (model.log_p[chosen, 1 - k] if len(names) == 2 else 0.0)
         own, colour, name = y == k, f"c{place}", names[k]
         false, true, _ = roc_curve(own, scores, sample_weight=weight)
-        kept = _spaced(false, true)
+        kept = _thin_curve(false, true)
         tips = [
             f"{name}\nfinds {percent(b)} at {percent(a)} false positives" for a, b in _pairs(false[kept], true[kept])
         ]
         roc.line(false[kept], true[kept], colour, f"{name} (area {number(areas[k])})", tips=tips)
         precision, recall, _ = precision_recall_curve(own, scores, sample_weight=weight)
         mean = float(-np.sum(np.diff(recall) * precision[:-1]))
-        kept = _spaced(recall, precision)
+        kept = _thin_curve(recall, precision)
         tips = [
             f"{name}\nfinds {percent(a)}, of which {percent(b)} right" for a, b in _pairs(recall[kept], precision[kept])
         ]
@@ -213,7 +213,7 @@ def _pairs(x: np.ndarray, y: np.ndarray) -> list[tuple[float, float]]:
     return list(zip(x.tolist(), y.tolist(), strict=True))
 
 
-def _spaced(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+def _thin_curve(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Places of points that are about equally far apart along a curve, both ends among them."""
     length = np.concatenate([[0.0], np.cumsum(np.abs(np.diff(x)) + np.abs(np.diff(y)))])
     if length[-1] == 0.0:

@@ -10,10 +10,10 @@ from markupsafe import Markup
 
 from legendretron.estimators import LegendreNetClassifier
 from legendretron.report.markup import bar_list, details, figure, grid, note, paragraph, section, table
-from legendretron.report.rows import Rows
+from legendretron.report.rows import EvaluationRows
 
 
-def importance(classifier: Any, features: Any, names: list[str], rows: Rows) -> Markup:
+def importance(classifier: Any, features: Any, names: list[str], rows: EvaluationRows) -> Markup:
     """Return the section; parameters as of :func:`~legendretron.report.sections.coefficients.coefficients`."""
     random = np.random.RandomState(0)
     some = np.sort(random.permutation(len(rows.y))[:_SHUFFLED])
@@ -82,7 +82,7 @@ def _effects(classifier: Any, n_classes: int) -> np.ndarray | None:
     return coef if len(coef) == (1 if n_classes == 2 else n_classes) else None
 
 
-def coefficients(classifier: Any, features: Any, names: list[str], rows: Rows) -> Markup:
+def coefficients(classifier: Any, features: Any, names: list[str], rows: EvaluationRows) -> Markup:
     """Return the section on coefficients."""
     labels = rows.spoken
     coef = _effects(classifier, len(labels))

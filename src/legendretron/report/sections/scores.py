@@ -38,13 +38,13 @@ _HEADS = {
 }
 
 
-def _shown(name: str, value: float) -> str:
+def _format_score(name: str, value: float) -> str:
     return percent(value) if name == "accuracy" else number(value)
 
 
 def _cell(name: str, found: Estimate) -> Cell:
-    low, high = _shown(name, found.low), _shown(name, found.high)
-    return Cell.of(found.value, _shown(name, found.value), f"{low} to {high}")
+    low, high = _format_score(name, found.low), _format_score(name, found.high)
+    return Cell.of(found.value, _format_score(name, found.value), f"{low} to {high}")
 
 
 def scores(measured: Measured, notes: list[str]) -> Markup:
@@ -100,8 +100,8 @@ def comparison(measured: Measured) -> Markup:
         rows.append(
             [
                 " ".join(_HEADS[score]),
-                Cell.of(own, _shown(score, own)),
-                Cell.of(their, _shown(score, their)),
+                Cell.of(own, _format_score(score, own)),
+                Cell.of(their, _format_score(score, their)),
                 _cell(score, change),
                 told,
             ]
@@ -129,7 +129,7 @@ def comparison(measured: Measured) -> Markup:
     )
 
 
-#: A calibration error below this is small, even where so many rows show that it is there; and so is a share of the log-loss.
+#: A calibration error, or a share of the log-loss, below this is small, even where it is significant.
 _SMALL = 0.01
 #: Columns that are named.
 _NAMED = 8
@@ -187,13 +187,13 @@ def summary(measured: Measured, error: CalibrationError, drift: Sequence[Tally] 
     words, good = calibration_in_words(measured, error)
     said.append((f"Its probabilities {words}.", good))
     if "logistic" in measured.contestants:
-        said.append(_compared(measured, "logistic", "a logistic regression tuned on these rows"))
+        said.append(_compare_with(measured, "logistic", "a logistic regression tuned on these rows"))
     if "against" in measured.contestants:
-        said.append(_compared(measured, "against", f"the other one, {measured.contestants['against'].name}"))
+        said.append(_compare_with(measured, "against", f"the other one, {measured.contestants['against'].name}"))
     return said
 
 
-def _compared(measured: Measured, other: str, name: str) -> tuple[str, int]:
+def _compare_with(measured: Measured, other: str, name: str) -> tuple[str, int]:
     better = measured.better("model", other)
     own, their = (measured.score(key, "log_loss").value for key in ("model", other))
     return f"By log-loss it is {_BETTER[better]} {name} ({number(own)} against {number(their)}).", better
