@@ -76,12 +76,6 @@ def test_labels_are_compared_as_text(run, tmp_path):
     assert run("evaluate", tmp_path / "m", tmp_path / "numbers.csv", "-t", "kind", "--json").json["rows"] == 100
 
 
-def test_unknown_labels(run, tables, tmp_path):
-    make_iris().replace({"setosa": "rosa"}).to_csv(tmp_path / "other.csv", index=False)
-    error = run("evaluate", tables / "iris.safetensors", tmp_path / "other.csv", "-t", "kind", code=1).error
-    assert error.endswith("does not know: 'rosa', the first in line 4; it knows 'setosa', 'versicolor', 'virginica'.")
-
-
 @pytest.mark.parametrize(
     ("end", "start"),
     [

@@ -227,13 +227,6 @@ def test_a_column_that_numbers_the_rows_is_named(run, tmp_path, more, stream):
     assert run(*words, "--drop", "my id").err == ""
 
 
-def test_predictions_as_json(run, tables):
-    got = run("predict", tables / "cancer.safetensors", tables / "cancer.csv", "--proba", "--json").json
-    clf, X = in_python("cancer")
-    assert got["prediction"] == clf.predict(X).tolist()
-    assert got["p(1)"] == pytest.approx(clf.predict_proba(X)[:, 1], rel=1e-12)
-
-
 @pytest.mark.parametrize("stream", [(), ("--stream",)])
 def test_prediction_sets(run, tables, tmp_path, stream):
     run("fit", tables / "iris.csv", "-t", "kind", "-o", tmp_path / "m", "--model", "logistic", "--seed", 0)

@@ -93,7 +93,13 @@ def _quote_option(option: str, value: object) -> str:
 
 
 def unwrap_paragraphs(text: str) -> str:
-    r"""Return a docstring with each paragraph on one line, to be wrapped at the width of the terminal."""
+    r"""Return a docstring with each paragraph on one line, to be wrapped at the width of the terminal.
+
+    Examples
+    --------
+    >>> unwrap_paragraphs("One\n  paragraph.\n\n  And another.")
+    'One paragraph.\n\nAnd another.'
+    """
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.strip().split("\n\n"))
 
 

@@ -147,7 +147,13 @@ def warn_of_similar_labels(classes: Any, path: Path, target: str | None, termina
 
 
 def in_words(form: Mapping[str, str | None]) -> str:
-    """Return how a text file is written."""
+    """Return how a text file is written.
+
+    Examples
+    --------
+    >>> in_words({"encoding": "utf-8", "sep": ";", "decimal": ","})
+    'separator: semicolon, decimal mark: comma, encoding: utf-8'
+    """
     marks = {"separator": form["sep"], "decimal mark": form["decimal"], "thousands": form.get("thousands")}
     words = [f"{name}: {_MARKS.get(mark, mark)}" for name, mark in marks.items() if mark is not None]
     return ", ".join([*words, f"encoding: {form['encoding']}"])
@@ -270,7 +276,19 @@ def found_noise(estimator: LinearLinkClassifier) -> dict[str, Any] | None:
 
 
 def noise_in_words(noise: dict[str, Any]) -> str:
-    """Say what :func:`found_noise` returns."""
+    """Say what :func:`found_noise` returns.
+
+    Examples
+    --------
+    >>> noise_in_words({"rate": 0.12, "low": 0.08, "high": 0.151, "known": False})
+    'about 12 % (8 to 15 %)'
+    >>> noise_in_words({"rate": 0.0, "low": 0.0, "high": 0.004, "known": False})
+    'none found (at most 0.4 %)'
+    >>> noise_in_words({"rate": 0.0, "low": 0.0, "high": 0.22, "known": False})
+    'none found (too few rows to tell)'
+    >>> noise_in_words({"rate": 0.12, "low": None, "high": None, "known": False})  # where it lies is not known
+    'about 12 %'
+    """
     rate = _percent(noise["rate"])
     if noise["known"]:
         return f"{rate} %, as given"

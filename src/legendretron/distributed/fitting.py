@@ -176,14 +176,6 @@ def fresh_store(store: Any, rank: int, size: int) -> Any:
     more, and would try to connect to these. How often each has been started again does not tell them apart either, since
     machines count for themselves. So each process leaves a new word under its rank. The first one shows a list of these words
     and a prefix, as often as it takes, and the others answer below the prefix once the list has their own word in it.
-
-    Examples
-    --------
-    >>> from torch.distributed import HashStore
-    >>> store = HashStore()
-    >>> store.set("key", "of processes before")
-    >>> fresh_store(store, 0, 1).check(["key"])
-    False
     """
     word = uuid.uuid4().hex
     store.set(f"{_NAME}/word/{rank}", word)

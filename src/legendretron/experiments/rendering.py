@@ -40,15 +40,7 @@ def save_panels(panels: Sequence[Any], path: Path, **legend: Any) -> Path:
 
 
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table in Markdown.
-
-    Examples
-    --------
-    >>> print(markdown_table(["a", "b"], [["1", "2"]]))
-    | a | b |
-    | --- | --- |
-    | 1 | 2 |
-    """
+    """A table in Markdown."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
@@ -61,13 +53,7 @@ def as_text(mean: Mean | None, digits: int = 2) -> str:
 
 
 def mark(text: str, verdict: str) -> str:
-    """A text in bold where a verdict is ``"better"``, in italics where it is ``"worse"``.
-
-    Examples
-    --------
-    >>> mark("0.412", "better"), mark("0.412", "=")
-    ('**0.412**', '0.412')
-    """
+    """A text in bold where a verdict is ``"better"``, in italics where it is ``"worse"``."""
     stars = {"better": "**", "worse": "*"}.get(verdict, "")
     return f"{stars}{text}{stars}"
 

@@ -41,11 +41,6 @@ def mean_of(values: ArrayLike) -> Mean:
     r"""Mean and standard error :math:`s / \sqrt n`, with ``n - 1`` in the deviation.
 
     Sums are exact and rounded once, so that both are the same on every machine, and equal values have no error.
-
-    Examples
-    --------
-    >>> mean_of([1.0, 2.0, 3.0])
-    Mean(value=2.0, error=0.5773502691896258, n=3)
     """
     array = np.asarray(values, dtype=float)
     if array.ndim != 1 or array.size == 0 or not np.isfinite(array).all():
@@ -56,13 +51,7 @@ def mean_of(values: ArrayLike) -> Mean:
 
 
 def mean_difference(a: ArrayLike, b: ArrayLike) -> Mean:
-    """Mean and standard error of ``a - b``, for paired measurements of order 1 to 100.
-
-    Examples
-    --------
-    >>> mean_difference([90.3, 80.1], [90.1, 80.3])
-    Mean(value=0.0, error=0.2, n=2)
-    """
+    """Mean and standard error of ``a - b``, for paired measurements of order 1 to 100."""
     gap = mean_of(np.subtract(a, b))
     return Mean(round_difference(gap.value), round_difference(gap.error), gap.n)
 
@@ -109,11 +98,6 @@ def holm(p_values: ArrayLike) -> np.ndarray:
     References
     ----------
     Holm (1979), A simple sequentially rejective multiple test procedure, Scandinavian Journal of Statistics.
-
-    Examples
-    --------
-    >>> holm([0.01, 0.04, 0.03])
-    array([0.03, 0.06, 0.06])
     """
     p = np.asarray(p_values, dtype=float)
     adjusted = np.full(p.shape, np.nan)
@@ -135,13 +119,7 @@ def verdict(
     better: str = "better",
     worse: str = "worse",
 ) -> str:
-    """Return the result of a test as a word: ``"better"``, ``"worse"``, or ``"="`` if there is no significant difference.
-
-    Examples
-    --------
-    >>> verdict(1.5, 0.002), verdict(-1.5, 0.002, 0.03), verdict(1.5, 0.2), verdict(1.5, float("nan"))
-    ('better', '(worse)', '=', '')
-    """
+    """Return the result of a test as a word: ``"better"``, ``"worse"``, or ``"="`` if there is no significant difference."""
     if not p < level:
         return "=" if p >= level else ""
     word = better if difference > 0 else worse
@@ -149,15 +127,7 @@ def verdict(
 
 
 def add_holm(rows: Sequence[dict[str, Any]], tests: Sequence[str]) -> None:
-    """Add columns with Holm's p-values, ``"p, Holm"`` for ``"p"``, to a table whose columns ``tests`` are one family.
-
-    Examples
-    --------
-    >>> rows = [{"p": 0.01}, {"p": 0.04}]
-    >>> add_holm(rows, ["p"])
-    >>> rows[0]
-    {'p': 0.01, 'p, Holm': 0.02}
-    """
+    """Add columns with Holm's p-values, ``"p, Holm"`` for ``"p"``, to a table whose columns ``tests`` are one family."""
     cells = [(row, test) for row in rows for test in tests if test in row]
     for (row, test), adjusted in zip(cells, holm([row[test] for row, test in cells]), strict=True):
         row[f"{test}, Holm"] = float(adjusted)

@@ -19,7 +19,13 @@ LINES = ("-", "--", "-.", ":")
 
 
 def styles(n: int) -> list[tuple[str, str]]:
-    """Return a colour and a marker for each of ``n`` curves, all different until the combinations repeat."""
+    """Return a colour and a marker for each of ``n`` curves, all different until the combinations repeat.
+
+    Examples
+    --------
+    >>> styles(8)[0], styles(8)[7]
+    (('#0072B2', 'o'), ('#0072B2', 's'))
+    """
     rounds = [divmod(number, len(COLOURS)) for number in range(n)]
     return [(COLOURS[colour], MARKERS[number % len(MARKERS)]) for number, colour in rounds]
 

@@ -29,7 +29,13 @@ def __getattr__(name: str) -> Any:
 
 
 def number(value: float, digits: int = 3) -> str:
-    """Return a number with so many decimals, or significant digits if it is larger than ten or tiny."""
+    """Return a number with so many decimals, or significant digits if it is larger than ten or tiny.
+
+    Examples
+    --------
+    >>> number(0.12345), number(1234.5), number(0.00012), number(float("nan"))
+    ('0.123', '1,234', '0.00012', '-')
+    """
     if not math.isfinite(value):
         return "-" if math.isnan(value) else ("∞" if value > 0 else "\u2212∞")
     if value == 0:
@@ -47,12 +53,24 @@ def number(value: float, digits: int = 3) -> str:
 
 
 def percent(value: float, digits: int = 1) -> str:
-    """Return a share in percent."""
+    """Return a share in percent.
+
+    Examples
+    --------
+    >>> percent(0.8976), percent(float("nan"))
+    ('89.8 %', '-')
+    """
     return "-" if not math.isfinite(value) else f"{100 * value:.{digits}f} %".replace("-", "\u2212")
 
 
 def rows_in_words(count: int) -> str:
-    """Return a number of rows."""
+    """Return a number of rows.
+
+    Examples
+    --------
+    >>> rows_in_words(1), rows_in_words(2000)
+    ('1 row', '2,000 rows')
+    """
     return f"{count:,} row{'' if count == 1 else 's'}"
 
 
@@ -135,12 +153,24 @@ def _glue(text: Any) -> Any:
 
 
 def shorten(text: Any, most: int) -> str:
-    """Return text cut to a length, with an ellipsis."""
+    """Return text cut to a length, with an ellipsis.
+
+    Examples
+    --------
+    >>> shorten("a long name", 6)
+    'a lon…'
+    """
     text = str(text)
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def abridge(text: str, most: int = 60) -> str:
-    """Return text without its middle if it is longer than that: names often differ at their ends."""
+    """Return text without its middle if it is longer than that: names often differ at their ends.
+
+    Examples
+    --------
+    >>> abridge("a very long name, number 7", 15)
+    'a very …umber 7'
+    """
     half = (most - 1) // 2
     return text if len(text) <= most else f"{text[:half]}…{text[-half:]}"

@@ -29,14 +29,6 @@ class Spool(BlockSource):
     The files are deleted by :meth:`close`, when nothing refers to the copy any more, and when the program ends, after an
     error or Ctrl-C too. They are in the folder that the environment variable ``LEGENDRETRON_SPOOL`` names, or else where
     temporary files go; there must be room for 8 bytes for each number.
-
-    Examples
-    --------
-    >>> from legendretron.streaming import as_source
-    >>> copy = Spool(as_source((np.ones((5, 2)), np.array(["a", "b", "a", "b", "a"]))), np.array)
-    >>> [batch.y.tolist() for batch in copy.batches()]
-    [['a', 'b', 'a', 'b', 'a']]
-    >>> copy.close()
     """
 
     def __init__(self, source: Source, type_labels: Callable[[list[Any]], np.ndarray]) -> None:

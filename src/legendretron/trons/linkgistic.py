@@ -137,12 +137,6 @@ def in_one_order(X: Any, y: np.ndarray, weight: np.ndarray) -> tuple[Any, np.nda
     Rounding makes sums depend on the order of their terms, and a method that takes hundreds of steps without converging
     amplifies it: weights and repetitions would give different models. So both are turned into the same numbers in the
     same order. A sample of distinct rows with equal weights has nothing to merge, and keeps its order.
-
-    Examples
-    --------
-    >>> X, y, weight = in_one_order(np.array([[1.0], [2.0], [1.0]]), np.array([0, 1, 0]), np.ones(3))
-    >>> sorted(zip(X.ravel().tolist(), y.tolist(), weight.tolist()))
-    [(1.0, 0, 2.0), (2.0, 1, 1.0)]
     """
     labels = np.unique(y, return_inverse=True)[1].astype(np.int64)
     if (weight == weight[0]).all() and _surely_distinct(X):
