@@ -3,10 +3,10 @@
     make bench
     python benchmarks/bench.py --out bench --data DIR --only training prediction
 
-Each benchmark is a script of this folder, which times its contestants in turn and writes a file. What counts is the ratio of
-two medians of the same run. It is compared with the bar of the case, and with the last record in docs/results, so that a
-loss of speed is seen. ``--render`` runs nothing and looks at the records themselves; ``python docs/render.py`` then writes
-the table of bars into README.md of this folder.
+Each benchmark is a case of a file of this folder, which times its contestants in turn and writes a record. What counts is
+the ratio of two medians of the same run. It is compared with the bar of the case, and with the last record in docs/results,
+so that a loss of speed is seen. ``--render`` runs nothing and looks at the records themselves; ``python docs/render.py``
+then writes the table of bars into README.md of this folder.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ HERE = Path(__file__).resolve().parent
 RECORDS = HERE.parent / "docs" / "results"
 #: A ratio that has grown by more than this is pointed out.
 SLOWER = 1.15
-#: Scripts by device and the name of their record.
-SCRIPTS = {
+#: By device and the name of the record: the case, and its file.
+CASES = {
     "cpu": {
-        "training_speed": "training_speed.py",
-        "head_speed_cpu": "head_speed.py",
-        "loss_speed": "loss_speed.py",
-        "prediction_speed": "prediction_speed.py",
-        "start_speed": "start_speed.py",
-        "inverse_speed": "inverse_speed.py",
-        "logistic_speed": "logistic_speed.py",
-        "fit_memory": "fit_memory.py",
+        "training_speed": ("speed.py", "training_speed"),
+        "head_speed_cpu": ("speed.py", "head_speed"),
+        "loss_speed": ("speed.py", "loss_speed"),
+        "prediction_speed": ("speed.py", "prediction_speed"),
+        "start_speed": ("large_table.py", "start_speed"),
+        "inverse_speed": ("speed.py", "inverse_speed"),
+        "logistic_speed": ("speed.py", "logistic_speed"),
+        "fit_memory": ("speed.py", "fit_memory"),
     },
     "cuda": {
-        "training_speed_gpu": "training_speed.py",
-        "head_speed": "head_speed.py",
-        "loss_speed_gpu": "loss_speed.py",
+        "training_speed_gpu": ("speed.py", "training_speed"),
+        "head_speed": ("speed.py", "head_speed"),
+        "loss_speed_gpu": ("speed.py", "loss_speed"),
     },
 }
 
@@ -170,7 +170,7 @@ def compare(folder: Path, records: Path) -> list[dict[str, Any]]:
     return found
 
 
-def _shown(ratios: list[float] | None) -> str:
+def _format_ratios(ratios: list[float] | None) -> str:
     return " / ".join(f"{ratio:.3g}" for ratio in ratios or [])
 
 
@@ -178,7 +178,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path("bench"), help="folder for files of results")
     parser.add_argument("--data", type=Path, help="folder of news20.scale.bz2, to time logistic regression on it too")
-    parser.add_argument("--device", choices=SCRIPTS, default="cpu")
+    parser.add_argument("--device", choices=CASES, default="cpu")
     parser.add_argument("--only", nargs="+", help="benchmarks to run, by the beginning of their names")
     parser.add_argument(
         "--render", action="store_true", help="run nothing, and compare the records with what is wanted"
@@ -186,21 +186,23 @@ def main() -> None:
     options = parser.parse_args()
     folder = RECORDS if options.render else options.out
     folder.mkdir(parents=True, exist_ok=True)
-    for name, script in ({} if options.render else SCRIPTS[options.device]).items():
+    for name, (file, case) in ({} if options.render else CASES[options.device]).items():
         if options.only and not name.startswith(tuple(options.only)):
             continue
-        words = ["--device", options.device] * (name in SCRIPTS["cuda"])
+        words = ["--device", options.device] * (options.device == "cuda")
         words += ["--data", str(options.data)] * (name == "logistic_speed" and options.data is not None)
         print(f"--- {name}", flush=True)
-        command = [sys.executable, HERE / script, *words, "--out", folder / f"{name}.json"]
+        command = [sys.executable, HERE / file, case, *words, "--out", folder / f"{name}.json"]
         subprocess.run(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, check=True)
     rows = compare(folder, RECORDS)
     width = max((len(row["case"]) for row in rows), default=0)
     for row in rows:
         sign = ">=" if row["at_least"] else "<="
         marks = ("" if row["met"] else "  missed") + ("  SLOWER than the record" if row.get("slower") else "")
-        before = f"  (record {_shown(row['before'])})" if row["before"] else ""
-        print(f"{row['case']:{width}}  {_shown(row['reached']):>16}  wanted {sign} {row['wanted']:g}{before}{marks}")
+        before = f"  (record {_format_ratios(row['before'])})" if row["before"] else ""
+        print(
+            f"{row['case']:{width}}  {_format_ratios(row['reached']):>16}  wanted {sign} {row['wanted']:g}{before}{marks}"
+        )
     record = {"command": "python benchmarks/bench.py", "rows": rows, **provenance(options.device)}
     write_atomically(folder / "bench.json", (json.dumps(record, indent=1) + "\n").encode())
 

@@ -23,7 +23,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import softmax
 from scipy.stats import rankdata
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import load_digits
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
@@ -43,8 +42,7 @@ from legendretron.experiments import Batch, Experiment, Outcome, Record, Resourc
 from legendretron.experiments.experiment import MissingDataError, OnDownload
 from legendretron.experiments.recipes import make_recipe
 from legendretron.experiments.rendering import described, markdown_table, panels_for, save_picture, write_report
-from legendretron.experiments.results import Results
-from legendretron.experiments.statistics import Mean
+from legendretron.experiments.results import Mean, Results
 from legendretron.paper.data import find_data, load_prepared
 
 NETWORKS = ("lenet-5-cifar-10", "wideresnet-16-4-cifar-10", "lenet-5-cifar-100")
@@ -388,23 +386,6 @@ VENN_ABERS = "Venn-Abers"
 Predict = Callable[[np.ndarray], np.ndarray]
 
 
-class GivenProbabilities(ClassifierMixin, BaseEstimator):
-    """A fitted classifier whose features are its probabilities."""
-
-    def __init__(self, n_classes: int = 2) -> None:
-        self.n_classes = n_classes
-        self.classes_ = np.arange(n_classes)
-
-    def fit(self, X: Any, y: Any) -> GivenProbabilities:
-        return self
-
-    def predict_proba(self, X: Any) -> np.ndarray:
-        return np.asarray(X)
-
-    def predict(self, X: Any) -> np.ndarray:
-        return np.asarray(X).argmax(axis=1)
-
-
 def _none(p: np.ndarray, y: np.ndarray) -> Predict:
     return lambda test: test
 
@@ -415,7 +396,7 @@ def _ours(**parameters: Any) -> Callable[[np.ndarray, np.ndarray], Predict]:
 
 def _sklearn(method: str) -> Callable[[np.ndarray, np.ndarray], Predict]:
     def fit(p: np.ndarray, y: np.ndarray) -> Predict:
-        frozen = FrozenEstimator(GivenProbabilities(p.shape[1]))
+        frozen = FrozenEstimator(study.GivenProbabilities(p.shape[1]))
         return CalibratedClassifierCV(frozen, method=method).fit(p, y).predict_proba
 
     return fit
@@ -542,7 +523,4 @@ EXPERIMENT = Experiment(
 )
 
 if __name__ == "__main__":
-    # by its name, so that other processes import this file and keep the case and warm models from run to run
-    import calibration
-
-    study.run_from_command_line(calibration.EXPERIMENT, __doc__, groups={"ours": [OURS, PRESERVED]})
+    study.main("calibration", groups={"ours": [OURS, PRESERVED]})

@@ -87,13 +87,12 @@ def report(records: list[Record], folder: Path) -> list[Path]:
     results = Results(records, "dataset", "model")
     tables, splits = results.values_of("dataset"), max(map(len, results.cells.values()))
     models = [name for name in LABELS if name in results.values_of("model")]
-    complete = (len(tables), splits) == (len(TABLES), SPLITS)
     sections = [
         "# Labels by a crowd",
         f"`LegendreTronClassifier()` fitted to what {ANNOTATORS} annotators say of each row, each of them wrong in "
         f"{100 * WRONG:g} % of the rows, on {len(tables)} tables of KEEL, {splits} splits each; tested on right labels. "
         f"Paired t-tests against the {MAJORITY} at {100 * (1 - LEVEL):g} %: **better**, *worse*.",
-        "" if complete else f"**Incomplete: {SPLITS} splits of {len(TABLES)} tables are planned.**",
+        study.incomplete(results, len(TABLES), SPLITS),
     ]
     for name in SCORES:
         lines = []
@@ -137,7 +136,4 @@ EXPERIMENT = Experiment(
 )
 
 if __name__ == "__main__":
-    # by its name, so that other processes import this file and keep the data and warm models from run to run
-    import crowd_labels
-
-    study.run_from_command_line(crowd_labels.EXPERIMENT, __doc__)
+    study.main("crowd_labels")

@@ -36,8 +36,7 @@ from legendretron import LegendreTronClassifier
 from legendretron.experiments import Batch, Experiment, Outcome, Record, Resources, Run
 from legendretron.experiments.recipes import chosen_strengths, make_recipe
 from legendretron.experiments.rendering import described, mark, markdown_table, panels_for, save_panels, write_report
-from legendretron.experiments.results import Comparison, Results
-from legendretron.experiments.statistics import mean_of
+from legendretron.experiments.results import Comparison, Results, mean_of
 from study import BASELINE, LEVEL, MEASURES, NOT_RUN, OURS, geometric_mean
 
 SHARED = {"features": "as distributed", "splits": "stratified, a fifth to test on"}
@@ -133,7 +132,7 @@ def splits_of(dataset: str) -> int:
 
 
 @contextmanager
-def changed(constants: Mapping[str, float]) -> Iterator[None]:
+def change_constants(constants: Mapping[str, float]) -> Iterator[None]:
     """Inside, constants of the library, by their full names, have other values."""
     places = [(importlib.import_module(name.rpartition(".")[0]), name.rpartition(".")[2]) for name in constants]
     before = [getattr(*place) for place in places]
@@ -159,7 +158,7 @@ def execute(batch: Batch, resources: Resources) -> Outcome:
     for run in batch.runs:
         train, test = train_test_split(np.arange(len(y)), test_size=0.2, random_state=run.seed, stratify=y)
         estimator = MODELS[batch.model].make(run.seed, issparse(X))
-        with changed(MODELS[batch.model].constants):
+        with change_constants(MODELS[batch.model].constants):
             found = study.fit_and_score(estimator, X[train], y[train], X[test], y[test])
         runs.append(found | (chosen_strengths(estimator) if isinstance(estimator, LegendreTronClassifier) else {}))
     return Outcome(facts, runs)
@@ -525,7 +524,4 @@ EXPERIMENT = Experiment(
 )
 
 if __name__ == "__main__":
-    # by its name, so that other processes import this file and keep the data and warm models from run to run
-    import defaults
-
-    study.run_from_command_line(defaults.EXPERIMENT, __doc__, groups={"main": list(MAIN), "ablation": list(ABLATION)})
+    study.main("defaults", groups={"main": list(MAIN), "ablation": list(ABLATION)})

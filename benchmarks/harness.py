@@ -1,8 +1,9 @@
-"""What all benchmarks share: contestants in turns, peak memory, processes of their own, and the record of a measurement."""
+"""What all benchmarks share: contestants in turns, peak memory, processes of their own, cases and their records."""
 
 from __future__ import annotations
 
 import argparse
+import inspect
 import json
 import os
 import platform
@@ -14,13 +15,14 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import NoneType
+from typing import Any, NamedTuple, get_args
 
 import torch
 
 from legendretron._internal.files import write_atomically
 from legendretron._internal.provenance import provenance
-from legendretron.experiments.store import rounded
+from legendretron.experiments.store import round_floats
 
 
 class Times(NamedTuple):
@@ -113,24 +115,29 @@ def measure_apart(*options: object) -> Any:
     return json.loads(run_process(sys.argv[0], *options).output.splitlines()[-1])
 
 
+def call_apart(function: Callable[..., Any], *arguments: object) -> Any:
+    """What a function of a benchmark returns, as JSON, in a process of its own, so that its peak memory is known."""
+    file = Path(function.__code__.co_filename)
+    code = f"import json, {file.stem}; print(json.dumps({file.stem}.{function.__name__}(*{arguments!r})))"
+    return json.loads(run_process("-c", code, PYTHONPATH=str(file.parent)).output.splitlines()[-1])
+
+
 class Benchmark(argparse.ArgumentParser):
     """The command line of a benchmark, and its record.
 
     Options are added as to any parser. :meth:`start` reads them; :meth:`write` writes what was measured to ``--out``.
     """
 
-    def __init__(self, doc: str, *, rounds: int | None = None, seconds: float = 0.1, cuda: bool = False) -> None:
+    def __init__(self, doc: str, *, cuda: bool = False, case: str | None = None) -> None:
         super().__init__(description=doc.splitlines()[0])
+        self.case = case
         self.add_argument("--out", type=Path, help="JSON file to write")
-        if rounds is not None:
-            self.add_argument("--rounds", type=int, default=rounds)
-            self.add_argument("--seconds", type=float, default=seconds, help="of each contestant in each round")
         if cuda:
             self.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
 
     def start(self) -> argparse.Namespace:
         """Read the options; one thread, and seed 0."""
-        self.options = self.parse_args()
+        self.options = self.parse_args(sys.argv[2 if self.case else 1 :])
         self.load = os.getloadavg()[0]
         torch.set_num_threads(1)
         torch.manual_seed(0)
@@ -138,36 +145,56 @@ class Benchmark(argparse.ArgumentParser):
 
     def command(self) -> str:
         """The command, with what is not at its default; folders and files of users are ``DIR``."""
-        words = ["python", f"benchmarks/{Path(sys.argv[0]).name}"]
+        words = ["python", f"benchmarks/{Path(sys.argv[0]).name}", *([self.case] if self.case else [])]
         for name, value in vars(self.options).items():
             if name == "out" or value == self.get_default(name):
                 continue
             words.append(f"--{name.replace('_', '-')}")
             if value is not True:
-                words += (
-                    map(str, value) if isinstance(value, list) else ["DIR" if isinstance(value, Path) else str(value)]
-                )
+                values = value if isinstance(value, list) else [value]
+                words += ["DIR" if isinstance(one, Path) else str(one) for one in values]
         return "OMP_NUM_THREADS=1 " + shlex.join(words)
 
     def write(self, **found: Any) -> None:
         """Add command, seed, machine, versions and commit to what was measured; print it, and write it if asked to."""
+        load = {"processors": os.cpu_count(), "before": round(self.load, 1), "after": round(os.getloadavg()[0], 1)}
         record = {
             "command": self.command(),
             "seed": 0,
             **found,
-            "load": {
-                "processors": os.cpu_count(),
-                "before": round(self.load, 1),
-                "after": round(os.getloadavg()[0], 1),
-            },
+            "load": load,
             "processor": platform.processor() or platform.machine(),
             **provenance(getattr(self.options, "device", "cpu")),
         }
-        text = json.dumps(rounded(record), indent=1) + "\n"
+        text = json.dumps(round_floats(record), indent=1) + "\n"
         if self.options.out:
             write_atomically(self.options.out, text.encode())
         elif "rows" not in found:
             print(text, end="")
+
+
+def run_cases(*cases: Callable[..., dict[str, Any]]) -> None:
+    """The command line of a file of cases, ``python FILE CASE --option VALUE``, which writes the record of one.
+
+    A case is a function that returns what it has measured. Its parameters are the options, and its docstring says what it
+    measures, beside what, and how.
+    """
+    known = {case.__name__: case for case in cases}
+    asked = sys.argv[1] if len(sys.argv) > 1 else ""
+    if asked not in known:
+        about = (f"  {name}: {inspect.getdoc(case).splitlines()[0]}" for name, case in known.items())
+        raise SystemExit("\n".join([f"usage: python {sys.argv[0]} CASE [--help] [--option VALUE ...]", *about]))
+    benchmark = Benchmark(inspect.getdoc(known[asked]), case=asked)
+    for name, parameter in inspect.signature(known[asked], eval_str=True).parameters.items():
+        flag, default = f"--{name.replace('_', '-')}", parameter.default
+        if isinstance(default, list):
+            benchmark.add_argument(flag, default=default, nargs="+", type=type(default[0]))
+        else:
+            kinds = [kind for kind in get_args(parameter.annotation) or [parameter.annotation] if kind is not NoneType]
+            benchmark.add_argument(flag, default=None if default is parameter.empty else default, type=kinds[0],
+                                   required=default is parameter.empty)  # fmt: skip
+    options = vars(benchmark.start())
+    benchmark.write(**known[asked](**{name: value for name, value in options.items() if name != "out"}))
 
 
 def show(row: dict[str, Any]) -> dict[str, Any]:

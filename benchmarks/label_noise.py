@@ -46,9 +46,8 @@ from legendretron.experiments.rendering import (
     save_panels,
     write_report,
 )
-from legendretron.experiments.results import Results
-from legendretron.experiments.statistics import Mean, mean_of
-from legendretron.paper.libsvm.report import published_accuracies
+from legendretron.experiments.results import Mean, Results, mean_of
+from legendretron.paper.libsvm import published_accuracies
 from legendretron.plots.axes import COLOURS
 from study import BASELINE, LEVEL, LOGISTIC, MEASURES, NOT_RUN, OURS
 
@@ -726,7 +725,7 @@ def doubts_of_cleanlab(estimator: WithCleanlab, X: Any, y: np.ndarray) -> tuple[
     return 1.0 - estimator.quality_, estimator.issues_
 
 
-def _own(kind: type[Any], doubts: Any = None, **parameters: Any) -> Model:
+def _make_model(kind: type[Any], doubts: Any = None, **parameters: Any) -> Model:
     return Model(lambda seed, *_: kind(**parameters, random_state=seed), make_recipe(kind(**parameters)), doubts)
 
 
@@ -740,9 +739,9 @@ def _cleanlab(tuning: dict[str, Any] | None) -> Model:
 
 MODELS = {
     BASELINE: Model(lambda _, sparse, __: study.logistic(sparse), {"estimator": "LogisticRegressionCV", **LOGISTIC}),
-    OURS: _own(LegendreTronClassifier, doubts_out_of_fold),
-    WITHOUT: _own(LegendreTronClassifier, label_noise=None),
-    FLOOR: _own(MultinomialLogisticClassifier, doubts_out_of_fold, label_noise="symmetric"),
+    OURS: _make_model(LegendreTronClassifier, doubts_out_of_fold),
+    WITHOUT: _make_model(LegendreTronClassifier, label_noise=None),
+    FLOOR: _make_model(MultinomialLogisticClassifier, doubts_out_of_fold, label_noise="symmetric"),
     FORWARD: Model(
         lambda seed, _, matrix: MultinomialLogisticClassifier(label_noise=matrix, random_state=seed),
         {**make_recipe(MultinomialLogisticClassifier()), "label_noise": "the true matrix"},
@@ -855,7 +854,4 @@ EXPERIMENT = Experiment(
 )
 
 if __name__ == "__main__":
-    # by its name, so that other processes import this file and keep the data and warm models from run to run
-    import label_noise
-
-    study.run_from_command_line(label_noise.EXPERIMENT, __doc__, groups=GROUPS, noises=NOISES)
+    study.main("label_noise", groups=GROUPS, noises=NOISES)

@@ -265,12 +265,11 @@ def report(records: list[Record], folder: Path) -> list[Path]:
     records = study.in_order(records, dataset=list(TASKS), model=EXPERIMENT.models)
     results = Results(records, "dataset", "model")
     tasks, counts = results.values_of("dataset"), [len(own) for own in results.cells.values()]
-    complete = len(tasks) == len(TASKS) and set(counts) == {REPETITIONS}
     sections = [
         "# Loss transfer",
         _introduction(results, max(counts)),
         "\n".join(f"- {task}: {TASKS[task].note}." for task in tasks),
-        "" if complete else f"**Incomplete: {REPETITIONS} repetitions of {len(TASKS)} tasks are planned.**",
+        study.incomplete(results, len(TASKS), REPETITIONS, "repetitions", "tasks"),
         "## Scores on the target",
         "Means with standard errors; tests of accuracy / log-loss. The seconds are those of the fit to the target alone.",
         _scores_table(results),
@@ -306,7 +305,4 @@ EXPERIMENT = Experiment(
 )
 
 if __name__ == "__main__":
-    # by its name, so that other processes import this file and keep the data from run to run
-    import loss_transfer
-
-    study.run_from_command_line(loss_transfer.EXPERIMENT, __doc__)
+    study.main("loss_transfer")

@@ -23,12 +23,10 @@ from label_noise import PAIRS
 from legendretron.datasets import flip_labels, load_images, pair_transition, symmetric_transition
 from legendretron.experiments import Batch, Experiment, Outcome, Record, Resources
 from legendretron.experiments.rendering import as_text, described, markdown_table, panels_for, save_panels, write_report
-from legendretron.experiments.results import Results
-from legendretron.experiments.statistics import mean_of
+from legendretron.experiments.results import Results, mean_of
 from legendretron.paper.data import facts_of, find_data
-from legendretron.paper.vgg.experiment import centred_images
-from legendretron.paper.vgg.network import VGG5, VGGTron
-from legendretron.paper.vgg.training import log_probabilities, train_network
+from legendretron.paper.vgg import centred_images
+from legendretron.paper.vgg_network import VGG5, VGGTron, log_probabilities, train_network
 from legendretron.plots.axes import COLOURS, MARKERS
 
 C = 10
@@ -257,9 +255,4 @@ EXPERIMENT = Experiment(
 )
 
 if __name__ == "__main__":
-    # by its name, so that other processes import this file
-    import noisy_networks
-
-    study.run_from_command_line(
-        noisy_networks.EXPERIMENT, __doc__, noises={name: noise for noise, (name, _) in NOISES.items()}
-    )
+    study.main("noisy_networks", noises={name: noise for noise, (name, _) in NOISES.items()})

@@ -166,7 +166,6 @@ def report(records: list[Record], folder: Path) -> list[Path]:
     results = Results(records, "dataset", "noise", "model")
     noises, tables = sorted(results.values_of("noise")), results.values_of("dataset")
     splits = max(map(len, results.cells.values()))
-    complete = (len(tables), splits) == (len(TABLES), SPLITS)
     sections = [
         "# Other tables",
         f"`{OURS}` against `{BASELINE}` on {len(tables)} tables of KEEL, {splits} splits each. Labels of training "
@@ -174,7 +173,7 @@ def report(records: list[Record], folder: Path) -> list[Path]:
         "right one; those of test rows are right. Paired t-tests "
         f"at {100 * (1 - LEVEL):g} %: **better**, *worse*.",
         study.DISCLOSURE,
-        "" if complete else f"**Incomplete: {SPLITS} splits of {len(TABLES)} tables are planned.**",
+        study.incomplete(results, len(TABLES), SPLITS),
         "## Better and worse",
         "In how many tables ours is significantly better / worse:",
         _counts(results, NOISES),
@@ -209,7 +208,4 @@ EXPERIMENT = Experiment(
 )
 
 if __name__ == "__main__":
-    # by its name, so that other processes import this file and keep the data and warm models from run to run
-    import other_tables
-
-    study.run_from_command_line(other_tables.EXPERIMENT, __doc__, noises={f"{noise:g}": noise for noise in NOISES})
+    study.main("other_tables", noises={f"{noise:g}": noise for noise in NOISES})

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin
 
 import label_noise
 import other_tables
@@ -68,37 +67,21 @@ _SEED = 1_000_003
 FOUND = 0.05
 
 
-class _Predicted(ClassifierMixin, BaseEstimator):
-    """A fitted classifier whose features are its probabilities."""
-
-    def __init__(self, n_classes: int = 2) -> None:
-        self.n_classes = n_classes
-        self.classes_ = np.arange(n_classes)
-        self.is_fitted_ = True
-
-    def fit(self, X: Any, y: Any) -> _Predicted:
-        return self
-
-    def predict_proba(self, X: Any) -> np.ndarray:
-        return np.asarray(X)
-
-    def predict(self, X: Any) -> np.ndarray:
-        return np.asarray(X).argmax(1)
-
-
 def by_mapie(calibration: SetCalibration, p: np.ndarray, score: str) -> list[np.ndarray] | None:
     """Sets of MAPIE for all coverages; None if it is not installed, or refuses labels of which a class is missing."""
     try:
         from mapie.classification import SplitConformalClassifier
     except ImportError:
         return None
-    known = _normalised(calibration.proba)
+    known = _normalise(calibration.proba)
     if len(np.unique(calibration.labels)) < p.shape[1]:
         return None
-    model = SplitConformalClassifier(_Predicted(p.shape[1]), list(COVERAGES), score, prefit=True, random_state=0)
+    model = SplitConformalClassifier(
+        study.GivenProbabilities(p.shape[1]), list(COVERAGES), score, prefit=True, random_state=0
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        _, sets = model.conformalize(known, calibration.labels).predict_set(_normalised(p))
+        _, sets = model.conformalize(known, calibration.labels).predict_set(_normalise(p))
     return [sets[:, :, place] for place in range(len(COVERAGES))]
 
 
@@ -114,7 +97,7 @@ def by_crepes(calibration: SetCalibration, p: np.ndarray) -> list[np.ndarray] | 
     return [model.predict_set(hinge(p), confidence=c, smoothing=False).astype(bool) for c in COVERAGES]
 
 
-def _normalised(p: np.ndarray) -> np.ndarray:
+def _normalise(p: np.ndarray) -> np.ndarray:
     p = p.astype(float)
     return p / p.sum(1, keepdims=True)
 
@@ -252,14 +235,13 @@ def report(records: list[Record], folder: Path) -> list[Path]:
     records = study.in_order(records, dataset=TABLES, noise=NOISES, model=sorted(MODELS))
     results = Results(records, "dataset", "noise", "model")
     tables, splits = results.values_of("dataset"), max(map(len, results.cells.values()))
-    complete = (len(tables), splits) == (len(TABLES), SPLITS)
     sections = [
         "# Prediction sets",
         f"Sets right after a fit, on {len(tables)} tables of KEEL with at least 1,000 rows, {splits} splits each. Coverage "
         "is the share of test rows, with right labels, whose set holds the label; size the mean number of classes in a set. "
         "Sets that are randomized are to cover exactly as often as asked for; without, the most probable class is always "
         "in, and coverage is at least the accuracy. All sets of a run are made from the same predictions.",
-        "" if complete else f"**Incomplete: {SPLITS} splits of {len(TABLES)} tables are planned.**",
+        study.incomplete(results, len(TABLES), SPLITS),
     ]
     for model in (name for name in MODELS if name in results.values_of("model")):
         for noise in sorted(results.values_of("noise")):
@@ -319,7 +301,4 @@ EXPERIMENT = Experiment(
 )
 
 if __name__ == "__main__":
-    # by its name, so that other processes import this file and keep the data and warm models from run to run
-    import prediction_sets
-
-    study.run_from_command_line(prediction_sets.EXPERIMENT, __doc__, noises={f"{noise:g}": noise for noise in NOISES})
+    study.main("prediction_sets", noises={f"{noise:g}": noise for noise in NOISES})

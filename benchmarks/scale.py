@@ -27,8 +27,7 @@ import torch.distributed as dist
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from harness import Benchmark, run_process
-from legendretron.distributed.class_parallel import SplitModel
-from legendretron.distributed.join_group import join_group
+from legendretron.distributed.fitting import SplitModel, join_group
 from legendretron.links import make_link
 from legendretron.streaming import as_source
 from legendretron.training.adam import Adam
@@ -141,8 +140,8 @@ def worker(out: str) -> None:
             found["rows"].append(
                 {
                     "features": d, "classes": n_classes, "rows": rows, "bytes": model.flat.nbytes,
-                    "step_seconds": _agreed(lambda m=model, batch=batch: compute_gradient(m, layout, batch)),
-                    "message_seconds": _agreed(lambda message=message: dist.all_reduce(message)),
+                    "step_seconds": _time_together(lambda m=model, batch=batch: compute_gradient(m, layout, batch)),
+                    "message_seconds": _time_together(lambda message=message: dist.all_reduce(message)),
                 }
             )  # fmt: skip
         split = Layout.join("cpu", 2)
@@ -157,7 +156,7 @@ def worker(out: str) -> None:
                 {
                     "features": d, "classes": n_classes, "rows": rows, "own_parameters": model.flat.numel(),
                     "bytes": sent_by_classes.bytes, "messages": sent_by_classes.messages,
-                    "step_seconds": _agreed(lambda m=model, batch=batch: compute_gradient(m, split, batch)),
+                    "step_seconds": _time_together(lambda m=model, batch=batch: compute_gradient(m, split, batch)),
                 }
             )  # fmt: skip
         if layout.first:
@@ -165,7 +164,7 @@ def worker(out: str) -> None:
         dist.barrier()
 
 
-def _agreed(work: Callable[[], Any], calls: int = 10) -> float:
+def _time_together(work: Callable[[], Any], calls: int = 10) -> float:
     """Median seconds of a call, for work that all processes do the same number of times."""
     work()
     times = []

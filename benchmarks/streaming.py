@@ -33,7 +33,7 @@ from threadpoolctl import threadpool_limits
 from harness import Benchmark, measure_apart, peak_mb, show
 from legendretron import LegendreTronClassifier
 from legendretron.streaming import as_source, scan
-from legendretron.streaming.read_ahead import read_ahead
+from legendretron.streaming.source import read_ahead
 
 FEATURES, CLASSES, FILES, TEST_ROWS = 50, 26, 20, 50_000
 NAMES = [f"x{place:02}" for place in range(FEATURES)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import functools
 import gc
+import importlib
 import math
 import statistics
 import time
@@ -15,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from scipy.sparse import csr_matrix
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegressionCV
@@ -25,8 +27,7 @@ from threadpoolctl import threadpool_limits
 from legendretron.datasets import DATASETS
 from legendretron.diagnostics import expected_calibration_error
 from legendretron.experiments import Batch, Outcome, Resources, Run, render, sweep
-from legendretron.experiments.results import Comparison, Results
-from legendretron.experiments.statistics import mean_of
+from legendretron.experiments.results import Comparison, Results, mean_of
 from legendretron.paper.data import find_data, load_prepared
 
 BASELINE = "LogisticRegressionCV"
@@ -105,6 +106,24 @@ def cost(run: Run) -> float:
         return 1e6
     info = DATASETS[run.dataset]
     return float(info.rows * min(info.features, 300) * info.classes)
+
+
+class GivenProbabilities(ClassifierMixin, BaseEstimator):
+    """A fitted classifier whose features are its probabilities."""
+
+    def __init__(self, n_classes: int = 2) -> None:
+        self.n_classes = n_classes
+        self.classes_ = np.arange(n_classes)
+        self.is_fitted_ = True
+
+    def fit(self, X: Any, y: Any) -> GivenProbabilities:
+        return self
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        return np.asarray(X)
+
+    def predict(self, X: Any) -> np.ndarray:
+        return np.asarray(X).argmax(axis=1)
 
 
 def warm_up(estimator: Any, sparse: bool = False) -> None:
@@ -224,6 +243,13 @@ def weak_links(results: Results, cells: Any) -> str:
     )
 
 
+def incomplete(results: Results, planned: int, splits: int, what: str = "splits", of: str = "tables") -> str:
+    """A sentence for a report if some data set lacks some splits; else nothing."""
+    counts = {len(own) for own in results.cells.values()}
+    complete = len(results.values_of("dataset")) == planned and counts == {splits}
+    return "" if complete else f"**Incomplete: {splits} {what} of {planned} {of} are planned.**"
+
+
 def in_order(records: list[dict[str, Any]], **axes: Any) -> list[dict[str, Any]]:
     """Records by the places of their values on some axes, then by seed: the same report in whatever order they come."""
     return sorted(
@@ -232,6 +258,12 @@ def in_order(records: list[dict[str, Any]], **axes: Any) -> list[dict[str, Any]]
 
 
 # --- the command line ---
+
+
+def main(name: str, **options: Any) -> None:
+    """Run the study of a file; it is imported by its name, so that other processes keep data and warm models between runs."""
+    module = importlib.import_module(name)
+    run_from_command_line(module.EXPERIMENT, module.__doc__, **options)
 
 
 def run_from_command_line(experiment: Any, doc: str, *, groups: Any = (), noises: Any = None) -> None:
@@ -252,7 +284,7 @@ def run_from_command_line(experiment: Any, doc: str, *, groups: Any = (), noises
     parser.add_argument("--models", nargs="+", choices=[*experiment.models, *groups])
     parser.add_argument("--render", action="store_true", help="run nothing, and write the report of what is there")
     options = parser.parse_args()
-    part = experiment.narrowed(
+    part = experiment.narrow(
         datasets=options.datasets,
         models=options.models and [name for word in options.models for name in groups.get(word, [word])],
         seeds=options.splits,

@@ -26,7 +26,7 @@ from torch import nn
 
 from legendretron import CanonicalLink, CompositeLink, Link, canonicality
 from legendretron._internal.provenance import provenance
-from legendretron.experiments.store import rounded
+from legendretron.experiments.store import round_floats
 
 DATASETS = {"iris": load_iris, "wine": load_wine, "digits": load_digits}
 STEPS, RATE, PENALTY, SEED = 400, 0.02, 3e-3, 0
@@ -145,7 +145,7 @@ def main() -> None:
         "links": rows,
         **provenance(),
     }
-    (results / "theory.json").write_text(json.dumps(rounded(record), indent=2) + "\n")
+    (results / "theory.json").write_text(json.dumps(round_floats(record), indent=2) + "\n")
     figure(out / "figures" / "theory.png")
     print(f"\nwrote {results / 'theory.json'} and {out / 'figures' / 'theory.png'}")
 

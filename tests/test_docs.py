@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from legendretron import MultinomialLogisticClassifier
 from legendretron.cli import main
 from legendretron.experiments import Resources, read_records, sweep
-from legendretron.experiments.store import rounded
+from legendretron.experiments.store import round_floats
 from legendretron.paper import EXPERIMENTS
 from tests.estimators.test_table_classifier import benchmark as mixed_tables
 from tests.experiments.test_calibration import benchmark as calibration
@@ -120,10 +120,10 @@ def test_numbers_in_tables_and_records_are_rounded():
     """So that files are the same on every machine; what a sweep records is kept as it was measured."""
     for path in (ROOT / "docs/results").glob("*.json"):
         content = json.loads(path.read_text())
-        assert rounded(content) == content, path.name
+        assert round_floats(content) == content, path.name
     for path in (ROOT / "docs/results").rglob("*.csv"):
         for text in (text for row in cells(path) for text in row if re.fullmatch(r"-?\d+\.\d+(e-?\d+)?", text)):
-            assert text == str(rounded(float(text))), path.name
+            assert text == str(round_floats(float(text))), path.name
 
 
 def in_order(experiment, records):

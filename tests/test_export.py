@@ -13,7 +13,7 @@ from torch import nn
 from legendretron import LegendreTronClassifier, MultinomialLogisticClassifier
 from legendretron.export import export_onnx
 from legendretron.nn import LegendreHead
-from legendretron.paper.vgg.network import VGGTron
+from legendretron.paper.vgg_network import VGGTron
 from tests.given import GIVEN
 
 DTYPES = [torch.float32, torch.float64]

@@ -76,12 +76,6 @@ def test_labels_are_compared_as_text(run, tmp_path):
     assert run("evaluate", tmp_path / "m", tmp_path / "numbers.csv", "-t", "kind", "--json").json["rows"] == 100
 
 
-def test_unknown_labels(run, tables, tmp_path):
-    make_iris().replace({"setosa": "rosa"}).to_csv(tmp_path / "other.csv", index=False)
-    error = run("evaluate", tables / "iris.safetensors", tmp_path / "other.csv", "-t", "kind", code=1).error
-    assert error.endswith("does not know: 'rosa', the first in line 4; it knows 'setosa', 'versicolor', 'virginica'.")
-
-
 @pytest.mark.parametrize(
     ("end", "start"),
     [
@@ -333,7 +327,7 @@ def test_predict_and_evaluate_say_so(run, models, tmp_path, model, data, said):
 
 
 def test_batches_are_counted_together(run, models, tmp_path, monkeypatch):
-    monkeypatch.setattr("legendretron.datasets.table_parts.ROWS_AT_ONCE", 64)
+    monkeypatch.setattr("legendretron.datasets.tables.ROWS_AT_ONCE", 64)
     words = ["predict", models / "train.safetensors", models / "other.csv", "--stream", "--out", tmp_path / "p.csv"]
     assert "warning: Job: 300 of 300 values unknown\n" in run(*words).err
 

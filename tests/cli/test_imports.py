@@ -69,7 +69,7 @@ def test_evaluate_needs_neither_torch_nor_scikit_learn(files):
 def test_predictions_are_those_of_the_model_itself(files, run, monkeypatch):
     words = ["predict", files / "composite", files / "few.csv", "--proba", "--json"]
     quick = run(*words).json
-    monkeypatch.setattr("legendretron.cli.streams._SMALL", 0)
+    monkeypatch.setattr("legendretron.cli.models._SMALL", 0)
     whole = run(*words).json
     assert quick["prediction"] == whole["prediction"]
     assert quick["p(old)"] == pytest.approx(whole["p(old)"], rel=1e-9)

@@ -8,9 +8,8 @@ import pytest
 from sklearn.model_selection import StratifiedKFold
 
 from legendretron import LegendreTronClassifier, MultinomialLogisticClassifier
-from legendretron.cli.choice import choice_of
 from legendretron.cli.command_options import THRESHOLD
-from legendretron.cli.label_noise import noise_in_words
+from legendretron.cli.summaries import choice_of, noise_in_words
 from legendretron.cli.suspicious import FOLDS
 from tests.cli.conftest import FIXED, make_iris
 

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import legendretron
-from legendretron.datasets import table_parts
+from legendretron.datasets import tables
 
 QUICK = ["--model", "logistic", "--alpha", "1e-3", "--seed", "0"]
 STREAM = pytest.mark.parametrize("stream", [[], ["--stream"]], ids=["whole", "in batches"])
@@ -17,7 +17,7 @@ N = 120
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
-    monkeypatch.setattr(table_parts, "ROWS_AT_ONCE", 50)
+    monkeypatch.setattr(tables, "ROWS_AT_ONCE", 50)
 
 
 def customers():

@@ -16,7 +16,7 @@ import mixed_tables as benchmark
 from legendretron import LegendreCalibrator, MultinomialLogisticClassifier, TableClassifier
 from legendretron.cli import fit as fit_module
 from legendretron.cli.options import Missing, MissingLabels
-from legendretron.datasets import table_parts, text_file
+from legendretron.datasets import tables, text_file
 from legendretron.datasets.tables import MISSING, MISSING_LABELS
 
 QUICK = ["--model", "logistic", "--alpha", "1e-3"]
@@ -267,7 +267,7 @@ def test_leading_zeros_are_categories(run, tmp_path, stream):
 
 
 def test_leading_zeros_in_a_later_file_and_far_down(run, tmp_path, monkeypatch):
-    monkeypatch.setattr(table_parts, "ROWS_AT_ONCE", 5)
+    monkeypatch.setattr(tables, "ROWS_AT_ONCE", 5)
     monkeypatch.setattr(text_file, "_CODE_BLOCK", 7)
     for number, code in enumerate(["80331", "00136"]):
         rows = [f"{code if row > 20 else '10115'},{row % 7},{'uv'[row % 2]}\n" for row in range(30)]
@@ -316,7 +316,7 @@ def test_columns_are_kept_as_they_are_written(run, tmp_path, stream):
 
 @pytest.mark.parametrize("stream", [[], ["--stream"]])
 def test_columns_of_parquet_keep_their_types(run, tmp_path, stream, monkeypatch):
-    monkeypatch.setattr(table_parts, "ROWS_AT_ONCE", 7)
+    monkeypatch.setattr(tables, "ROWS_AT_ONCE", 7)
     table = pa.table({
         "a": pa.array([1.5, 2.5] * 10, pa.float32()), "id": pa.array([2**60 + row for row in range(19)] + [None]),
         "day": pa.array([datetime.date(2024, 5, 31)] * 20), "price": pa.array([decimal.Decimal("1.10")] * 20),

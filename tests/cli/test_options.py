@@ -9,11 +9,10 @@ import sys
 import pytest
 
 from legendretron import LegendreCalibrator, LegendreTronClassifier, MultinomialLogisticClassifier
-from legendretron.cli.command_options import TABLES, Backend, CalibrateOptions, Input, Order
-from legendretron.cli.fit_options import EstimatorOptions
+from legendretron.cli.command_options import TABLES, Backend, CalibrateOptions, EstimatorOptions, Input, Order
 from legendretron.cli.options import Format
 from legendretron.datasets.table_files import FORMATS
-from legendretron.experiments.backends import BACKENDS
+from legendretron.experiments.runner import BACKENDS
 from legendretron.paper import EXPERIMENTS
 from legendretron.tuning import rules
 from tests.cli.conftest import FIXED

@@ -11,8 +11,7 @@ import pytest
 from sklearn.datasets import dump_svmlight_file, make_classification
 
 import legendretron
-from legendretron.cli import streamed_fit, streams
-from legendretron.datasets import table_parts
+from legendretron.cli import streamed_fit
 from tests.cli.conftest import FIXED
 
 N = 400
@@ -52,11 +51,11 @@ def tables(request, frame, tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
-    monkeypatch.setattr(table_parts, "ROWS_AT_ONCE", 64)
+    monkeypatch.setattr("legendretron.datasets.tables.ROWS_AT_ONCE", 64)
 
 
 def test_from_fit_to_evaluate(tables, frame, run, tmp_path, monkeypatch):
-    monkeypatch.setattr("legendretron.cli.streams._SMALL", 0)  # one file and several by the same operations
+    monkeypatch.setattr("legendretron.cli.models._SMALL", 0)  # one file and several by the same operations
     whole, parts = tables
     pattern = parts / f"part-*{whole.suffix}"
     models = [tmp_path / f"{name}.safetensors" for name in ("whole", "streamed", "pattern")]
@@ -102,7 +101,7 @@ def test_libsvm_text(frame, run, tmp_path):
 
 def test_large_files_are_streamed_by_default(tables, run, tmp_path, monkeypatch):
     whole, _ = tables
-    monkeypatch.setattr(streams, "_LARGE", 1)
+    monkeypatch.setattr("legendretron.cli.models._LARGE", 1)
     options = ["-o", tmp_path / "model", "-t", "kind", *QUICK, *OTHERS]
     run("fit", whole, *options, "--skip-bad-rows", 1)
     run("fit", whole, *options, "--skip-bad-rows", 1, "--no-stream", code=2)

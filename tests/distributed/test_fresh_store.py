@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from torch.distributed import HashStore
 
-from legendretron.distributed.join_group import fresh_store
+from legendretron.distributed.fitting import fresh_store
 
 
 def test_each_attempt_has_a_store_of_its_own():

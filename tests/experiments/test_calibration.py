@@ -33,7 +33,7 @@ def test_scores_of_known_probabilities():
 def test_a_part_is_run_and_reported(tmp_path):
     assert sizes_of("digits logistic") == (200,)
     models = [OURS, UNCALIBRATED, "scikit-learn, temperature"]
-    part = benchmark.EXPERIMENT.narrowed(datasets=["digits logistic"], models=models, seeds=2)
+    part = benchmark.EXPERIMENT.narrow(datasets=["digits logistic"], models=models, seeds=2)
     state = sweep(part, tmp_path, Resources())
     assert (state.now, state.failed) == (6, [])
     losses = {(run["model"], run["seed"]): run["log_loss"] for run in read_records(tmp_path)}

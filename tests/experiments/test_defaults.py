@@ -49,7 +49,7 @@ def promise_lines(records):
 @pytest.mark.exhaustive
 @needs_new_sklearn
 def test_a_part_is_run_and_reported(tmp_path):
-    part = benchmark.EXPERIMENT.narrowed(datasets=["breast cancer"], models=[BASELINE, "MLPClassifier"], seeds=2)
+    part = benchmark.EXPERIMENT.narrow(datasets=["breast cancer"], models=[BASELINE, "MLPClassifier"], seeds=2)
     state = sweep(part, tmp_path, Resources())
     assert (state.now, state.failed) == (4, [])
     records = read_records(tmp_path)

@@ -14,7 +14,7 @@ from tests.experiments.test_defaults import needs_new_sklearn
 
 
 def run_part(folder, models, noises, splits=2, dataset="breast cancer"):
-    part = benchmark.EXPERIMENT.narrowed(datasets=[dataset], models=models, noise=noises, seeds=splits)
+    part = benchmark.EXPERIMENT.narrow(datasets=[dataset], models=models, noise=noises, seeds=splits)
     state = sweep(part, folder, Resources())
     assert (state.now, state.failed) == (len(models) * len(noises) * splits, [])
     return part, state, read_records(folder)

@@ -50,7 +50,7 @@ def test_a_part_is_run_and_reported(vehicles, tmp_path, monkeypatch):
     monkeypatch.setattr(benchmark, "LEARNING", {**benchmark.LEARNING, "max_epochs": 2})
     monkeypatch.setattr(benchmark, "DISTILLING", {"n_nests": 1, "max_iter": 5})
     task = "vehicle, noisy half to clean half"
-    part = benchmark.EXPERIMENT.narrowed(datasets=[task], models=[BASELINE, CANONICAL, DISTILLED], seeds=2)
+    part = benchmark.EXPERIMENT.narrow(datasets=[task], models=[BASELINE, CANONICAL, DISTILLED], seeds=2)
     state = sweep(part, tmp_path, Resources(tmp_path))
     assert (state.now, state.failed) == (6, [])
     for record in read_records(tmp_path):

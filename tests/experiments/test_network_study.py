@@ -21,7 +21,7 @@ def test_what_is_run():
 def test_a_small_study(folder, tmp_path, monkeypatch):  # noqa: F811
     (folder / "keel").mkdir()
     (folder / "tae.dat").rename(folder / "keel" / "tae.dat")
-    part = benchmark.EXPERIMENT.narrowed(
+    part = benchmark.EXPERIMENT.narrow(
         datasets=["tae"], models=[benchmark.NETWORK, benchmark.HGB, "LGBMClassifier()"], seeds=1, noise=[0.0]
     )
     monkeypatch.setattr(benchmark.importlib.util, "find_spec", lambda _: None)

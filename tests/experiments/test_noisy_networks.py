@@ -22,7 +22,7 @@ def small(method, dataset):
 def done(tmp_path_factory):
     folder = tmp_path_factory.mktemp("noisy")
     write_images(folder / "data" / "mnist", 64, 40, noise=40.0)
-    part = benchmark.EXPERIMENT.narrowed(datasets=["mnist"], models=CHOSEN, seeds=1)
+    part = benchmark.EXPERIMENT.narrow(datasets=["mnist"], models=CHOSEN, seeds=1)
     part = replace(part, settings=small, trial=True)
     state = sweep(part, folder, Resources(folder / "data"))
     assert (state.now, state.failed) == (12, [])

@@ -28,7 +28,7 @@ def test_words_become_columns(folder):
 
 
 def test_a_table_that_is_not_there(folder):
-    part = benchmark.EXPERIMENT.narrowed(datasets=["heart"], seeds=1)
+    part = benchmark.EXPERIMENT.narrow(datasets=["heart"], seeds=1)
     state = sweep(part, folder / "out", Resources(folder))
     assert "heart.dat" in next(iter(state.skipped.values()))
 
@@ -37,7 +37,7 @@ def test_a_table_that_is_not_there(folder):
 @needs_new_sklearn
 def test_a_part_is_run_and_reported(folder):
     out = folder / "out"
-    part = benchmark.EXPERIMENT.narrowed(datasets=["tae"], models=[BASELINE, OURS], seeds=2, noise=[0.2])
+    part = benchmark.EXPERIMENT.narrow(datasets=["tae"], models=[BASELINE, OURS], seeds=2, noise=[0.2])
     state = sweep(part, out, Resources(folder))
     assert (state.now, state.failed) == (4, [])
     shares = [record["wrong_share"] for record in read_records(out)]

@@ -59,7 +59,7 @@ def test_the_script_of_the_page_runs_and_goes_on(script, module):
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("backend", ["loky", "ray"])
 def test_other_processes_get_what_is_in_the_module(backend, module, tmp_path):
-    part = module.COMPARISON.narrowed(datasets=["iris"], seeds=2).shortened(2)
+    part = module.COMPARISON.narrow(datasets=["iris"], seeds=2).shorten(2)
     alone = sweep(part, tmp_path / "alone", Resources())
     others = sweep(part, tmp_path / backend, Resources(), backend=backend, n_jobs=2)
     assert (alone.now, others.now, others.failed) == (4, 4, [])
@@ -68,14 +68,14 @@ def test_other_processes_get_what_is_in_the_module(backend, module, tmp_path):
 
 
 def test_more_seeds_keep_what_is_done_and_settings_change_it(module, tmp_path):
-    forest = module.COMPARISON.narrowed(models=["random forest"])
-    sweep(forest.narrowed(seeds=2), tmp_path, Resources())
+    forest = module.COMPARISON.narrow(models=["random forest"])
+    sweep(forest.narrow(seeds=2), tmp_path, Resources())
     before = measured(tmp_path)
-    state = sweep(forest.narrowed(seeds=3), tmp_path, Resources())
+    state = sweep(forest.narrow(seeds=3), tmp_path, Resources())
     assert (state.before, state.now) == (4, 2)
     assert before.items() <= measured(tmp_path).items()
     smaller = replace(forest, settings=lambda model, dataset: {"n_estimators": 5})
-    assert sweep(smaller.narrowed(seeds=2), tmp_path, Resources()).before == 0
+    assert sweep(smaller.narrow(seeds=2), tmp_path, Resources()).before == 0
 
 
 def test_data_that_are_missing_are_left_out(module, tmp_path):
@@ -86,7 +86,7 @@ def test_data_that_are_missing_are_left_out(module, tmp_path):
         return f"from {resources.data.name}"
 
     seen = []
-    part = replace(module.COMPARISON, find_data=find_data).narrowed(models=["random forest"], seeds=1)
+    part = replace(module.COMPARISON, find_data=find_data).narrow(models=["random forest"], seeds=1)
     resources = Resources(tmp_path / "cellar")
     state = sweep(part, tmp_path, resources, on_download=lambda *progress: seen.append(progress))
     assert state.skipped == {"wine": "wine is sold out; get it elsewhere."}
@@ -94,5 +94,5 @@ def test_data_that_are_missing_are_left_out(module, tmp_path):
     (record,) = read_records(tmp_path)
     assert record["data"] == {"source": "from cellar", "rows": 150}
     assert json.loads(json.dumps(record)) == record
-    elsewhere = replace(part, find_data=lambda *_: "complete").narrowed(datasets=["iris"])
+    elsewhere = replace(part, find_data=lambda *_: "complete").narrow(datasets=["iris"])
     assert sweep(elsewhere, tmp_path, resources).before == 0, "other data are other runs"

@@ -51,7 +51,7 @@ def test_votes():
 @needs_new_sklearn
 def test_a_part_is_run_and_reported(folder):
     out = folder / "out"
-    part = benchmark.EXPERIMENT.narrowed(datasets=["german"], models=[OURS], seeds=2, noise=[0.0])
+    part = benchmark.EXPERIMENT.narrow(datasets=["german"], models=[OURS], seeds=2, noise=[0.0])
     state = sweep(part, out, Resources(folder))
     assert (state.now, state.failed) == (2, [])
     assert all(0.5 < record["cumulated 0.9: coverage"] <= 1.0 for record in read_records(out))
@@ -60,7 +60,7 @@ def test_a_part_is_run_and_reported(folder):
     assert "**Incomplete: 10 splits of 19 tables are planned.**" in text
     assert "| german | 150, 3 | 2 of 2 |" in text
     out = folder / "crowd"
-    part = crowd_labels.EXPERIMENT.narrowed(datasets=["german"], models=["shares of votes", "majority"], seeds=2)
+    part = crowd_labels.EXPERIMENT.narrow(datasets=["german"], models=["shares of votes", "majority"], seeds=2)
     state = sweep(part, out, Resources(folder))
     assert (state.now, state.failed) == (4, [])
     render(part, state, out)

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from sklearn.model_selection import train_test_split
 
-import legendretron.paper.libsvm.experiment as table_module
+import legendretron.paper.libsvm as table_module
 from legendretron import LegendreTronClassifier, MultinomialLogisticClassifier
 from legendretron.datasets import load_dataset
 from legendretron.experiments import Batch, Resources, Run, read_records, sweep
@@ -22,7 +22,7 @@ PAPERS = ("LegendreTron", "logistic regression")
 
 
 def small(datasets=("iris",), models=PAPERS, seeds=2, noise=(0.0, 0.2), epochs=2):
-    return TABLE.narrowed(datasets=datasets, models=models, seeds=seeds, noise=noise).shortened(epochs)
+    return TABLE.narrow(datasets=datasets, models=models, seeds=seeds, noise=noise).shorten(epochs)
 
 
 def results(folder):
@@ -208,7 +208,7 @@ def test_runs_that_do_not_fit_are_trained_in_parts(data_folder, tmp_path, monkey
 ])  # fmt: skip
 def test_narrowing_to_what_is_not_there(wrong, message):
     with pytest.raises(ValueError, match=message):
-        TABLE.narrowed(**wrong)
+        TABLE.narrow(**wrong)
 
 
 def test_a_run_that_diverges_fails_its_batch_and_no_other(data_folder, tmp_path, monkeypatch):

@@ -7,9 +7,9 @@ from scipy import stats
 
 from legendretron.experiments import Batch, Outcome, Run, Store, read_records
 from legendretron.experiments.rendering import write_csv
-from legendretron.experiments.results import Results
-from legendretron.experiments.statistics import (
+from legendretron.experiments.results import (
     Mean,
+    Results,
     add_holm,
     holm,
     mean_difference,
@@ -18,7 +18,7 @@ from legendretron.experiments.statistics import (
     verdict,
     welch_from_means,
 )
-from legendretron.experiments.store import rounded, rounded_difference
+from legendretron.experiments.store import round_difference, round_floats
 
 RNG = np.random.default_rng(0)
 A, B = RNG.normal(80, 1, 20), RNG.normal(81, 3, 20)
@@ -154,8 +154,8 @@ def test_records_do_not_depend_on_the_last_digit(tmp_path):
 
 def test_what_is_zero_but_for_rounding_is_zero():
     for noise in (1e-17, -3e-18, 98.1 - 98.0 - 0.1, -0.0):
-        assert str(rounded_difference(noise)) == "0.0"
-    assert str(rounded(-0.0)) == "0.0"
+        assert str(round_difference(noise)) == "0.0"
+    assert str(round_floats(-0.0)) == "0.0"
     assert Mean(0.1 + 0.2, 1.0, 20).minus(Mean(0.3, 1.0, 20)) == 0.0
     assert mean_difference([0.3, 90.1], [0.1 + 0.2, 90.1]) == Mean(0.0, 0.0, 2)
 

@@ -10,8 +10,16 @@ from sklearn.model_selection import train_test_split
 from legendretron.datasets import DATASETS
 from legendretron.experiments import Batch, Resources, Run, read_records, sweep
 from legendretron.paper import EXPERIMENTS
-from legendretron.paper.auc.methods import METHODS, PROBLEMS, fit_method, load_problem, scores
-from legendretron.paper.auc.report import comparison, markdown, published_auc
+from legendretron.paper.auc import (
+    METHODS,
+    PROBLEMS,
+    comparison,
+    fit_method,
+    load_problem,
+    markdown,
+    published_auc,
+    scores,
+)
 from legendretron.trons import GLMTronClassifier
 from tests.paper.made_up import TEST, TRAIN, write_images, write_records
 
@@ -44,7 +52,7 @@ def problem(resources, name="MNIST, class 0"):
 
 @pytest.mark.exhaustive
 def test_all_methods_and_all_problems(resources, tmp_path):
-    for part in (TRIAL.narrowed(datasets=["MNIST, class 0"]), TRIAL.narrowed(models=["GLMTron"])):
+    for part in (TRIAL.narrow(datasets=["MNIST, class 0"]), TRIAL.narrow(models=["GLMTron"])):
         state = sweep(part, tmp_path, resources, command="trial")
         assert (state.failed, state.skipped) == ([], {})
     assert (state.before, state.now) == (1, 2)
@@ -120,7 +128,7 @@ def test_the_published_step_is_one_in_the_unit_ball(resources):
 
 def test_a_subset_is_refused_in_one_line(tmp_path):
     write_images(tmp_path / "data" / "mnist")
-    asked = TRIAL.narrowed(datasets=["MNIST, class 0"], models=["GLMTron"])
+    asked = TRIAL.narrow(datasets=["MNIST, class 0"], models=["GLMTron"])
     state = sweep(asked, tmp_path, Resources(tmp_path / "data"))
     ((_, message),) = state.failed
     assert "all 60,000 training and 10,000 test images of mnist" in message

@@ -11,7 +11,7 @@ from torch.nn.functional import nll_loss
 from torch.utils.data import DataLoader, TensorDataset
 
 from legendretron import LegendreTronClassifier, MultinomialLogisticClassifier
-from legendretron.paper.libsvm.experiment import noisy_labels
+from legendretron.paper.libsvm import noisy_labels
 
 spec = spec_from_file_location("naive", Path(__file__).parents[2] / "benchmarks" / "naive.py")
 naive = sys.modules["naive"] = module_from_spec(spec)

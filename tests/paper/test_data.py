@@ -6,7 +6,7 @@ import scipy.sparse
 
 from legendretron.datasets import DATASETS, DatasetStatus, load_dataset
 from legendretron.paper import data
-from legendretron.paper.data import load_prepared, smoothed_digits, words_of_unit_length
+from legendretron.paper.data import load_prepared, smooth_digits, words_of_unit_length
 
 
 @pytest.fixture
@@ -23,14 +23,14 @@ def strokes():
 
 
 def test_smoothing_keeps_the_ink_and_is_done_once(strokes):
-    smooth, changed = smoothed_digits(strokes)
+    smooth, changed = smooth_digits(strokes)
     assert changed
     assert smooth.shape == strokes.shape
     assert np.abs(smooth).max() <= 1.0 + 1e-12
     # a Gaussian of 0.75 pixels around ink that is away from the edges loses next to none of it
     np.testing.assert_allclose((smooth + 1).sum(1), (strokes + 1).sum(1), rtol=1e-4)
     assert smooth.std() < 0.85 * strokes.std()
-    again, changed = smoothed_digits(smooth)
+    again, changed = smooth_digits(smooth)
     assert not changed
     assert again is smooth
 
@@ -38,25 +38,25 @@ def test_smoothing_keeps_the_ink_and_is_done_once(strokes):
 def test_little_ink_is_recognised_too():
     line = np.full((1, 16, 16), -1.0)
     line[0, 2:14, 8] = 1.0
-    smooth, changed = smoothed_digits(line.reshape(1, 256))
+    smooth, changed = smooth_digits(line.reshape(1, 256))
     assert changed
-    assert not smoothed_digits(smooth)[1]
+    assert not smooth_digits(smooth)[1]
     edge = np.full((1, 16, 16), -1.0)
     edge[0, :, 8:] = 1.0  # the steepest that smoothing leaves
-    assert not smoothed_digits(smoothed_digits(edge.reshape(1, 256))[0])[1]
+    assert not smooth_digits(smooth_digits(edge.reshape(1, 256))[0])[1]
 
 
 @pytest.mark.parametrize("scale", [lambda X: (X + 1) / 2, lambda X: 127.5 * (X + 1)])
 def test_another_range_is_refused(strokes, scale):
     with pytest.raises(ValueError, match="pixels from -1, the background, to 1, but here they are from 0 to"):
-        smoothed_digits(scale(strokes))
+        smooth_digits(scale(strokes))
 
 
 def test_a_single_pixel_becomes_the_gaussian(strokes):
     dot = np.repeat(strokes, 2, axis=0)
     dot[0] = -1.0
     dot[0, 8 * 16 + 8] = 1.0
-    smooth, _ = smoothed_digits(dot)
+    smooth, _ = smooth_digits(dot)
     ink = (smooth[0] + 1).reshape(16, 16)
     weights = np.exp(-0.5 * (np.arange(-8, 8) / 0.75) ** 2)
     weights /= np.exp(-0.5 * (np.arange(-30, 31) / 0.75) ** 2).sum()
@@ -65,7 +65,7 @@ def test_a_single_pixel_becomes_the_gaussian(strokes):
 
 def test_loading_says_what_it_did(strokes, tmp_path):
     labels = np.arange(40) % 10 + 1
-    for name, X in (("sharp", strokes), ("smooth", smoothed_digits(strokes)[0])):
+    for name, X in (("sharp", strokes), ("smooth", smooth_digits(strokes)[0])):
         folder = tmp_path / name
         folder.mkdir()
         lines = (

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from legendretron.experiments import read_records
-from legendretron.experiments.statistics import paired_test
-from legendretron.paper.libsvm.report import LEVEL, PAPERS, comparison, published_better
+from legendretron.experiments.results import paired_test
+from legendretron.paper.libsvm import LEVEL, PAPERS, comparison, published_better
 
 RECORDS = list(read_records(Path(__file__).parents[2] / "docs/results/table_libsvm"))
 ROWS = comparison(RECORDS)

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from legendretron.experiments.statistics import welch_from_means
+from legendretron.experiments.results import welch_from_means
 from legendretron.paper import EXPERIMENTS
-from legendretron.paper.libsvm.report import comparison, markdown, published_accuracies, published_better
+from legendretron.paper.libsvm import comparison, markdown, published_accuracies, published_better
 from tests.paper.made_up import write_records
 
 

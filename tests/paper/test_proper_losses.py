@@ -9,10 +9,16 @@ from legendretron import LegendreTronClassifier
 from legendretron.experiments import Resources, read_records, sweep
 from legendretron.losses import AsymmetricBinaryLoss, CanonicalLoss
 from legendretron.paper import EXPERIMENTS
-from legendretron.paper.auc.methods import BinaryImages
-from legendretron.paper.proper_losses.curves import GRID, named_losses, partial_losses, partial_losses_of_table
-from legendretron.paper.proper_losses.experiment import learned_loss, shape_of_link
-from legendretron.paper.proper_losses.report import markdown
+from legendretron.paper.auc import BinaryImages
+from legendretron.paper.proper_losses import (
+    GRID,
+    learned_loss,
+    markdown,
+    named_losses,
+    partial_losses,
+    partial_losses_of_table,
+    shape_of_link,
+)
 from legendretron.trons import (
     BregmanTronClassifier,
     GLMTronClassifier,
@@ -157,7 +163,7 @@ def short(model, problem):
 @pytest.mark.exhaustive
 def test_from_images_to_the_picture(tmp_path):
     write_images(tmp_path / "data" / "mnist")
-    asked = replace(FIGURE, settings=short).narrowed(datasets=["MNIST, class 0"])
+    asked = replace(FIGURE, settings=short).narrow(datasets=["MNIST, class 0"])
     resources = Resources(tmp_path / "data")
     state = sweep(asked, tmp_path, resources, command="trial")
     assert (state.now, state.failed) == (8, [])

@@ -1,19 +1,18 @@
 import pytest
 
 from legendretron.experiments import Resources, read_records, sweep
-from legendretron.paper import EXPERIMENTS
-from legendretron.paper.runtime import experiment as runtime
+from legendretron.paper import EXPERIMENTS, runtime
 
 
 @pytest.mark.parametrize("whole_below", [0.0, pytest.param(60.0, marks=pytest.mark.exhaustive)])
 def test_times_are_extrapolated_and_added_up(tmp_path, monkeypatch, whole_below):
     monkeypatch.setattr(runtime, "_WHOLE_BELOW", whole_below)
     monkeypatch.setattr(runtime, "_STEPS", 1)  # three epochs
-    experiment = EXPERIMENTS["runtime"].narrowed(datasets=["iris", "wine"])
+    experiment = EXPERIMENTS["runtime"].narrow(datasets=["iris", "wine"])
     asked = experiment.settings("LegendreTron", "iris")
     assert asked["trainings"] == 60
     assert asked["timed_epochs"] == 3
-    state = sweep(experiment.shortened(4), tmp_path, Resources())
+    state = sweep(experiment.shorten(4), tmp_path, Resources())
     assert state.failed == []
     records = read_records(tmp_path)
     for record in records:

@@ -11,11 +11,20 @@ from sklearn.multiclass import OneVsRestClassifier
 from legendretron import LegendreTronClassifier
 from legendretron.datasets import load_images
 from legendretron.experiments import Resources, read_records, sweep
-from legendretron.experiments.statistics import holm
+from legendretron.experiments.results import holm
 from legendretron.paper import EXPERIMENTS
 from legendretron.paper.data import pixel_features, training_images
-from legendretron.paper.training_size.experiment import subset_rows
-from legendretron.paper.training_size.report import CLAIMS, ISGP, LEARNED, PLAIN, TUNED, Finding, comparison, markdown
+from legendretron.paper.training_size import (
+    CLAIMS,
+    ISGP,
+    LEARNED,
+    PLAIN,
+    TUNED,
+    Finding,
+    comparison,
+    markdown,
+    subset_rows,
+)
 from legendretron.trons import ISGPLinkgisticClassifier
 from tests.paper.made_up import write_images, write_records
 
@@ -32,7 +41,7 @@ def folder(tmp_path_factory):
 
 
 def small(models=FIGURE.models, datasets=("mnist", "kmnist"), sizes=(100, 200), seeds=2, epochs=2):
-    return FIGURE.narrowed(models=models, datasets=datasets, sizes=sizes, seeds=seeds).shortened(epochs)
+    return FIGURE.narrow(models=models, datasets=datasets, sizes=sizes, seeds=seeds).shorten(epochs)
 
 
 @pytest.fixture(scope="module")

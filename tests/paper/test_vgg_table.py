@@ -12,13 +12,11 @@ from torch.nn.functional import nll_loss
 
 from legendretron.datasets import load_images
 from legendretron.experiments import Resources, read_records, sweep
-from legendretron.experiments.statistics import holm
+from legendretron.experiments.results import holm
 from legendretron.nn import LegendreHead
 from legendretron.paper import EXPERIMENTS
-from legendretron.paper.vgg.experiment import network_of, recipe
-from legendretron.paper.vgg.network import VGG5, VGGTron
-from legendretron.paper.vgg.report import comparison
-from legendretron.paper.vgg.training import log_probabilities, train_network
+from legendretron.paper.vgg import comparison, network_of, recipe
+from legendretron.paper.vgg_network import VGG5, VGGTron, log_probabilities, train_network
 from tests.paper.made_up import write_images, write_records
 
 TABLE = EXPERIMENTS["table_vgg"]
@@ -32,7 +30,7 @@ def folder(tmp_path_factory):
 
 
 def small(models=TABLE.models, datasets=("mnist",), seeds=2, batch=5):
-    part = TABLE.narrowed(models=models, datasets=datasets, seeds=seeds).shortened(1)
+    part = TABLE.narrow(models=models, datasets=datasets, seeds=seeds).shorten(1)
     return replace(part, settings=lambda model, dataset: {**recipe(model, dataset), "epochs": 1, "batch": batch})
 
 

@@ -21,14 +21,14 @@ def test_points_are_the_jacobians_at_the_rows(three):
     assert np.allclose(x, asymmetry)
     eigenvalues = torch.linalg.eigvalsh((jacobian + jacobian.mT) / 2)
     assert np.allclose(height, eigenvalues[:, 0] / eigenvalues.abs().amax(-1))
-    report = display.measured["composite"].report
-    assert report == canonicality(composite.link_, z)
-    assert report.indefinite_share == (height < 0).mean() > 0.2
+    check = display.measured["composite"].check
+    assert check == canonicality(composite.link_, z)
+    assert check.indefinite_share == (height < 0).mean() > 0.2
     x, height = display.lines_["canonical"].get_data()
     assert x.max() < 1e-12
     assert height.min() > 0
     texts = [text.get_text() for text in display.ax_.get_legend().get_texts()]
-    assert f"indefinite at {report.indefinite_share:.0%} of 150 rows" in texts[0]
+    assert f"indefinite at {check.indefinite_share:.0%} of 150 rows" in texts[0]
     assert texts[1].startswith("canonical: ")
 
 

@@ -10,7 +10,7 @@ from legendretron.diagnostics.decomposition import folds_for, recalibrate
 from legendretron.diagnostics.intervals import Estimate, drawn_means, interval
 from legendretron.plots.loss import LossDisplay
 from legendretron.report.charts import Chart, ticks
-from legendretron.report.cross_fitting import logistic_regression
+from legendretron.report.evaluation import logistic_regression
 from legendretron.report.markup import table, verdict
 from legendretron.report.measured import Measured
 from legendretron.report.rows import Contestant, rows_of

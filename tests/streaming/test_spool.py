@@ -12,9 +12,7 @@ import pytest
 from legendretron import MultinomialLogisticClassifier
 from legendretron.datasets.streams import source_of
 from legendretron.streaming import as_source, scan, spool
-from legendretron.streaming.read_ahead import read_ahead
-from legendretron.streaming.row_check import HELD_OUT, SAMPLE, row_share
-from legendretron.streaming.source import ROWS_OF_A_FILE
+from legendretron.streaming.source import HELD_OUT, ROWS_OF_A_FILE, SAMPLE, read_ahead, row_share
 
 N = 100
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from legendretron.accelerate import support
-from legendretron.trons import compiled_bounded_steps, drawn_links
-from legendretron.trons.bounded_steps import solve_steps
+from legendretron.trons import compiled_bounded_steps, linkgistic
 from legendretron.trons.link_prior import GaussianLogOdds, IntegratedSquare
+from legendretron.trons.lipschitz_isotonic import solve_steps
 
 
 @pytest.mark.parametrize("seed", range(15))
@@ -39,10 +39,10 @@ def test_expected_likelihoods(monkeypatch, prior, n):
     rng = np.random.default_rng(n)
     c = prior.coefficients(rng.normal(size=(6, prior.n_latent)))
     z, y, counts = 3 * rng.normal(size=n), (rng.random(n) < 0.4).astype(float), rng.uniform(0.5, 2.0, n)
-    links = drawn_links.Links(prior.interval, c, prior.kind)
+    links = linkgistic.Links(prior.interval, c, prior.kind)
     values, slopes = links.with_slopes(z, y, counts)
     alone = links.log_likelihood(z, y, counts)
-    monkeypatch.setattr(drawn_links, "has_numba", lambda: False)
+    monkeypatch.setattr(linkgistic, "has_numba", lambda: False)
     expected, of_z = links.with_slopes(z, y, counts)
     assert np.allclose(values, expected, rtol=1e-12)
     assert np.allclose(alone, links.log_likelihood(z, y, counts), rtol=1e-12)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,27 +20,136 @@ from legendretron._internal.labels import label_text
 from legendretron._internal.sklearn_compat import validate_parameters
 from legendretron.cli.command_options import CalibrateOptions
 from legendretron.cli.evaluate import draw_reliability, score_view
-from legendretron.cli.label_noise import noise_in_words
-from legendretron.cli.left_out import LeftOut
 from legendretron.cli.models import (
+    LeftOut,
     features_for,
     format_for,
     is_model,
-    labelled_table,
     load_estimator,
     log_probabilities,
     missing_target,
+    read_labelled_table,
     without_names,
 )
-from legendretron.cli.options import NoNoise, given, wrong
+from legendretron.cli.options import NoNoise, find_given, wrong
 from legendretron.cli.outputs import check_outputs, naming, write_output
-from legendretron.cli.predictions import read_predictions
+from legendretron.cli.summaries import noise_in_words
 from legendretron.cli.terminal import Terminal, grid
+from legendretron.datasets.table_files import header_of
+from legendretron.datasets.tables import Table, read_table
+from legendretron.datasets.text_form import TextOptions
 from legendretron.diagnostics.scores import scores_of
 from legendretron.estimators import LegendreCalibrator
 from legendretron.estimators.scores import ScoreReader
 from legendretron.links.noise_models import replaced_share
 from legendretron.preprocessing.drift import DriftWatch
+
+#: A column as ``predict --proba`` names it.
+_P_OF = re.compile(r"p\((.*)\)", re.DOTALL)
+
+
+def read_predictions(
+    path: Path,
+    target: str,
+    features: Sequence[str] | None,
+    drop: Sequence[str] | None,
+    format: str,
+    text: TextOptions | None = None,
+    missing_labels: str = "error",
+) -> tuple[Table, np.ndarray]:
+    """Read a table whose features are the columns of the classes, in sorted order, and return it with the classes.
+
+    Of two classes, a single column belongs to the second.
+    """
+    named_as_ours = [
+        name
+        for name in header_of(path, format, text)
+        if _P_OF.fullmatch(name) and name != target and name not in (drop or ())
+    ]
+    table = read_table(
+        path, target, features=features or named_as_ours or None, drop=drop, format=format, text=text,
+        missing_labels=missing_labels,
+    )  # fmt: skip
+    columns = _classes_of_columns(table, meant=bool(features or named_as_ours))
+    classes = _all_classes(table, columns)
+    ordered = sorted(columns, key=lambda name: int(np.searchsorted(classes, columns[name])))
+    return dataclasses.replace(table, X=table.X[ordered], feature_names=tuple(ordered)), classes
+
+
+def _classes_of_columns(table: Table, *, meant: bool) -> dict[str, Any]:
+    """The class of each column. Columns that are ``meant`` to be of classes may be of classes without rows."""
+    labels = _by_text(table)
+    found: dict[str, Any] = {}
+    others = []
+    for name in table.feature_names or ():
+        inside = _P_OF.fullmatch(name)
+        text = name if name in labels or inside is None else inside[1]
+        if text in labels:
+            label = labels[text]
+        elif meant and (parsed := _as_label(text, table.classes)) is not None:
+            label = parsed
+        else:
+            others.append(name)
+            continue
+        if (twin := next((other for other, known in found.items() if known == label), None)) is not None:
+            raise ValueError(
+                f"{str(table.path)!r} has two columns for class {label_text(label)!r}: {twin!r} and {name!r}; leave out one "
+                "(--drop)."
+            )
+        found[name] = label
+    if others:
+        raise ValueError(
+            f"{str(table.path)!r} has columns whose names are no labels of {table.target!r}: {quoted(others)}; labels are "
+            f"{quoted(map(label_text, table.classes))}. Leave them out (--drop), or, if they belong to classes without rows, "
+            "name all columns p(class)."
+        )
+    return found
+
+
+def _by_text(table: Table) -> dict[str, Any]:
+    """Labels by their text, as parsed and as written."""
+    assert table.y is not None
+    labels = {label_text(label): label for label in table.classes}
+    if table.written is not None:
+        written, first = np.unique(table.written.astype(str), return_index=True)
+        labels = {**dict(zip(written.tolist(), table.y[first], strict=True)), **labels}
+    return labels
+
+
+def _as_label(text: str, labels: np.ndarray) -> Any:
+    """A class that has no rows as a label like the others; None if it cannot be one."""
+    if labels.dtype.kind == "i":
+        return int(text) if re.fullmatch(r"[+-]?[0-9]{1,18}", text) else None
+    if labels.dtype.kind == "b":
+        return {"true": True, "false": False}.get(text.lower())
+    return text
+
+
+def _all_classes(table: Table, columns: dict[str, Any]) -> np.ndarray:
+    """All classes, sorted, after a check that each has a column."""
+    name, labels = repr(str(table.path)), table.classes
+    classes = np.unique(np.concatenate([labels, np.array(list(columns.values()), dtype=labels.dtype)]))
+    if len(classes) < 2:
+        raise ValueError(
+            f"the labels in target column {table.target!r} of {name} are all {str(labels[0])!r}, and no other class has a "
+            "column; at least two classes are needed."
+        )
+    lacking = np.setdiff1d(labels, list(columns.values()))
+    if len(columns) == 1 and len(classes) == 2:
+        ((only, label),) = columns.items()
+        if label == classes[1]:
+            return classes
+        raise ValueError(
+            f"{name} has one column of predictions, {only!r}, but if there is only one, it must be that of the second class, "
+            f"{label_text(classes[1])!r}; add a column for it."
+        )
+    if len(lacking):
+        raise ValueError(
+            f"{name} has labels without a column of predictions: {quoted(map(label_text, lacking))}; a column is named as "
+            f"the class, or p(class). There are columns for {quoted(map(label_text, columns.values()))}."
+        )
+    return classes
+
 
 #: A temperature that differs from 1 by less says nothing.
 _NEAR_ONE = 0.05
@@ -59,9 +170,9 @@ def calibrate(terminal: Terminal, options: CalibrateOptions) -> None:
         raise wrong("DATA", f"{str(model)!r} is a model; give a table to calibrate it on.")
     if data is None:
         calibrator.set_params(input="auto" if options.input is None else options.input.value)
-        X, scores, y, classes = _predictions(terminal, options)
+        X, scores, y, classes = _read_scores(terminal, options)
     else:
-        for name in given(options, "features", "drop", "input"):
+        for name in find_given(options, "features", "drop", "input"):
             raise wrong(name, "it is for PREDICTIONS, not for MODEL; leave it out.")
         X, scores, y, classes, inner = _of_model(terminal, options, data)
         calibrator.set_params(estimator=inner)
@@ -82,7 +193,7 @@ def calibrate(terminal: Terminal, options: CalibrateOptions) -> None:
     _tell(terminal, calibrator, y, before, after, {"out": options.out, "plot": plot, "seconds": seconds})
 
 
-def _predictions(terminal: Terminal, options: CalibrateOptions) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray]:
+def _read_scores(terminal: Terminal, options: CalibrateOptions) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray]:
     """Scores with names and without, labels, and classes of a table of predictions."""
     path, target = options.model, options.target
     kind = format_for(path, options.format)
@@ -92,7 +203,7 @@ def _predictions(terminal: Terminal, options: CalibrateOptions) -> tuple[Any, np
         )
     if target is None:
         raise missing_target("which column holds the labels?", path, kind, options.text)
-    for name, columns in given(options, "features", "drop").items():
+    for name, columns in find_given(options, "features", "drop").items():
         if target in columns:
             raise wrong(name, f"{target!r} is the target; leave it out here.")
     missing_labels = str(options.missing_labels)
@@ -107,7 +218,7 @@ def _of_model(
 ) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, Any]:
     """Features, probabilities, labels and classes of a table, and the model, frozen."""
     estimator = load_estimator(options.model)
-    table, places = labelled_table(terminal, estimator, data, options, "which column holds the labels?")
+    table, places = read_labelled_table(terminal, estimator, data, options, "which column holds the labels?")
     p = np.exp(log_probabilities(estimator, table)).astype(np.float64)
     classes = estimator.classes_
     return features_for(estimator, table), p, classes[places], classes, FrozenEstimator(estimator)
@@ -128,18 +239,18 @@ def _fit(
         before, after = np.empty((2, len(y), len(classes)))
         for held_out in (fold == number for number in range(min(calibrator.cv, len(y)))):
             fitted = trial.fit(scores[~held_out], y[~held_out])
-            before[held_out] = _observed(fitted, _uncalibrated(calibrator, scores[held_out]))
-            after[held_out] = _observed(fitted, fitted.predict_log_proba(scores[held_out]))
+            before[held_out] = _add_noise(fitted, _read_log_proba(calibrator, scores[held_out]))
+            after[held_out] = _add_noise(fitted, fitted.predict_log_proba(scores[held_out]))
     return before, after
 
 
-def _uncalibrated(calibrator: LegendreCalibrator, scores: np.ndarray) -> np.ndarray:
+def _read_log_proba(calibrator: LegendreCalibrator, scores: np.ndarray) -> np.ndarray:
     """Log-probabilities of the scores themselves; probabilities of 0 count as a calibrator counts them."""
     log_p: np.ndarray = ScoreReader(calibrator._form)(torch.as_tensor(scores)).log_softmax(1).numpy()
     return log_p
 
 
-def _observed(calibrator: LegendreCalibrator, log_p: np.ndarray) -> np.ndarray:
+def _add_noise(calibrator: LegendreCalibrator, log_p: np.ndarray) -> np.ndarray:
     """Log-probabilities of labels as they are, some of them wrong."""
     n_classes = log_p.shape[1]
     if calibrator.noise_rate_ == 0.0:
@@ -219,12 +330,6 @@ def _choice(calibrator: LegendreCalibrator) -> dict[str, Any]:
 
 
 def _gain(before: float, after: float) -> str:
-    """Say whether calibration has helped.
-
-    Examples
-    --------
-    >>> _gain(0.5, 0.4)
-    'log-loss on held-out rows: 0.4000, before 0.5000'
-    """
+    """Say whether calibration has helped."""
     text = f"log-loss on held-out rows: {after:.4f}, before {before:.4f}"
     return text if after < before else f"{text}; nothing is gained, so keep the model as it is, or give more rows"

@@ -18,10 +18,10 @@ from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits  # a dependency of scikit-learn
 
 from legendretron._internal.extras import import_extra
-from legendretron.cli.choice import choice_of, draw_tuning
 from legendretron.cli.command_options import DemoOptions
 from legendretron.cli.evaluate import draw_reliability
 from legendretron.cli.outputs import check_writable, write_output
+from legendretron.cli.summaries import choice_of, draw_tuning
 from legendretron.cli.terminal import Terminal, grid
 from legendretron.diagnostics.scores import scores_of
 from legendretron.estimators import LegendreTronClassifier

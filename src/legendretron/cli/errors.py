@@ -35,13 +35,7 @@ _EXPECTED = (ValueError, OSError, ImportError, MemoryError)
 
 
 def one_line(text: object) -> str:
-    r"""Return a message without line breaks, runs of spaces or control characters.
-
-    Examples
-    --------
-    >>> one_line("two\n   lines\x1b[31m")
-    'two lines?[31m'
-    """
+    r"""Return a message without line breaks, runs of spaces or control characters."""
     return "".join(letter if letter.isprintable() else "?" for letter in " ".join(str(text).split()))
 
 
@@ -69,11 +63,11 @@ def _run(app: typer.Typer, arguments: Sequence[str]) -> int:
     except BrokenPipeError:
         raise
     except BaseException as error:
-        return _failed(error, arguments)
+        return _print_error(error, arguments)
     return 0
 
 
-def _failed(error: BaseException, arguments: Sequence[str]) -> int:
+def _print_error(error: BaseException, arguments: Sequence[str]) -> int:
     """Print the error, and return the exit code."""
     if isinstance(error, typer.Exit | SystemExit):
         code = error.exit_code if isinstance(error, typer.Exit) else error.code
@@ -103,13 +97,7 @@ def _message_and_code(error: BaseException) -> tuple[str, int]:
 
 
 def describe(error: BaseException) -> str:
-    """Return the message of an exception for users of the command line.
-
-    Examples
-    --------
-    >>> describe(PermissionError(13, "Permission denied", "/model"))
-    "no permission for '/model'"
-    """
+    """Return the message of an exception for users of the command line."""
     if isinstance(error, OSError) and error.errno is not None:
         place = "the output" if error.filename is None else repr(str(error.filename))
         match error.errno:

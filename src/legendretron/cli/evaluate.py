@@ -12,12 +12,15 @@ import numpy as np
 from legendretron._internal.columns import quoted
 from legendretron._internal.labels import label_text
 from legendretron.cli.command_options import EvaluateOptions
-from legendretron.cli.left_out import LeftOut
 from legendretron.cli.models import (
+    LeftOut,
     Model,
+    check_streamable,
     class_numbers,
     features_for,
+    find_streamed_parts,
     format_for,
+    is_small,
     load_model,
     log_probabilities,
     missing_target,
@@ -26,12 +29,10 @@ from legendretron.cli.models import (
     weights_of,
     without_names,
 )
-from legendretron.cli.options import given
+from legendretron.cli.options import find_given
 from legendretron.cli.outputs import check_outputs, picture_bytes, write_output
-from legendretron.cli.streams import check_streamable, is_small, streamed_parts
 from legendretron.cli.terminal import Terminal, grid
-from legendretron.datasets.table_parts import TableParts
-from legendretron.datasets.tables import Table
+from legendretron.datasets.tables import Table, TableParts
 from legendretron.diagnostics.scores import Scores, baseline_of, class_scores, scores_of
 from legendretron.preprocessing.drift import DriftWatch
 
@@ -69,14 +70,14 @@ def evaluate(terminal: Terminal, options: EvaluateOptions) -> None:
     only_predict = page is None and is_small(data)
     model = load_model(options.model, only_predict=only_predict)
     other = None if options.against is None else load_model(options.against, only_predict=only_predict)
-    parts = streamed_parts(data, options.format, options.stream, outputs)
+    parts = find_streamed_parts(data, options.format, options.stream, outputs)
     kind = format_for(data, options.format) if parts is None else parts.format
     if options.target is None and kind != "libsvm":
         first = data if parts is None else parts.files[0]
         raise missing_target("which column holds the true classes?", first, kind, options.text)
     watch = DriftWatch()
     if parts is not None:
-        check_streamable(given(options, "report", "against", "weight"))
+        check_streamable(find_given(options, "report", "against", "weight"))
         found = _evaluate_in_parts(options, model, parts, watch)
     else:
         found = _evaluate_whole(options, model, other, kind, watch)

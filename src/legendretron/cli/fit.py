@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Sequence
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -18,18 +18,25 @@ from legendretron._internal.columns import quoted
 from legendretron._internal.extras import import_extra
 from legendretron._internal.sklearn_compat import validate_parameters
 from legendretron._internal.validation import check_device
-from legendretron.cli.better import BetterClassifier
-from legendretron.cli.choice import FitScores, choice_of, write_tuning
-from legendretron.cli.cluster import check_cluster, fit_by_cluster, n_processes
-from legendretron.cli.columns import check_named, column_facts, column_view, in_words, listed, warn_of_similar_labels
-from legendretron.cli.fit_options import EstimatorOptions, FitOptions, Model
-from legendretron.cli.label_noise import found_noise, noise_in_words, read_matrix
-from legendretron.cli.left_out import LeftOut
-from legendretron.cli.models import format_for, log_probability_parts, missing_target
-from legendretron.cli.options import given, wrong, wrong_usage_of
+from legendretron.cli.command_options import EstimatorOptions, FitOptions, Model
+from legendretron.cli.models import LeftOut, find_streamed_parts, format_for, log_probability_parts, missing_target
+from legendretron.cli.options import find_given, wrong, wrong_usage_of
 from legendretron.cli.outputs import check_outputs, naming
-from legendretron.cli.streamed_fit import fit_in_batches
-from legendretron.cli.streams import streamed_parts
+from legendretron.cli.streamed_fit import check_cluster, fit_by_cluster, fit_in_batches, n_processes
+from legendretron.cli.summaries import (
+    FitScores,
+    check_named,
+    choice_of,
+    column_facts,
+    column_view,
+    found_noise,
+    in_words,
+    join_texts,
+    noise_in_words,
+    read_matrix,
+    warn_of_similar_labels,
+    write_tuning,
+)
 from legendretron.cli.terminal import Terminal, grid
 from legendretron.datasets.streams import forms_of
 from legendretron.datasets.table_files import header_of
@@ -49,21 +56,37 @@ from legendretron.links import link_names
 from legendretron.links.registry import names_without_settings
 from legendretron.preprocessing import TableEncoder
 
+
+class BetterClassifier(LegendreNetClassifier):
+    """Networks and the linear default: :attr:`better_` has the lower log-loss on rows that were held out."""
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
+        """Fit both."""
+        own = self.get_params()
+        networks = LegendreNetClassifier(**own).fit(X, y, sample_weight, groups)
+        shared = ("label_noise", "class_weight", "device", "dtype", "random_state", "verbose")
+        linear = LegendreTronClassifier(**{name: own[name] for name in shared}).fit(X, y, sample_weight, groups)
+        loss = networks.linear_log_loss_ if networks.is_linear_ else networks.network_log_loss_
+        tried = linear.tuning_[linear.tuning_["chosen"]]
+        self.better_: Any = linear if not len(tried) or not loss < float(tried["log_loss"].iloc[0]) else networks
+        return self
+
+
 _IN_MEMORY = "networks are fitted to tables in memory, by one process; give --model linear."
 _FEW = 20  #: fewer rows are worth a word
 
 
 def fit(terminal: Terminal, options: FitOptions) -> None:
-    """See :class:`~legendretron.cli.fit_options.FitOptions`."""
+    """See :class:`~legendretron.cli.command_options.FitOptions`."""
     _check_columns(options)
     matrix_file = options.label_noise if isinstance(options.label_noise, Path) else None
     # a fit by several processes reads the table by itself, and cannot be told all about it
-    unsuitable = given(
+    unsuitable = find_given(
         options, "format", "sep", "decimal", "thousands", "encoding", "na_values", "categorical", "numeric",
         "missing_labels",
     )  # fmt: skip
     unsuitable |= {} if matrix_file is None else {"--label-noise": matrix_file}
-    unsuitable |= {} if options.backend is None else given(options, "checkpoint")
+    unsuitable |= {} if options.backend is None else find_given(options, "checkpoint")
     by_cluster = check_cluster(options, unsuitable)
     outputs = {"--out": options.out, "--checkpoint": options.checkpoint, "--tuning": options.tuning}
     inputs = {"DATA": options.data, **({} if matrix_file is None else {"--label-noise": matrix_file})}
@@ -71,7 +94,7 @@ def fit(terminal: Terminal, options: FitOptions) -> None:
     if options.model in (Model.network, Model.auto):
         _check_in_memory(options, by_cluster)
     estimator: Any = make_estimator(options, without_checkpoint=by_cluster)
-    for name in given(options, "cv", "tuning"):
+    for name in find_given(options, "cv", "tuning"):
         if hasattr(estimator, "_strengths") and estimator._strengths().fixed:
             raise wrong(
                 name, "it is for penalties that are chosen, but all are given; leave it out, or give --alpha auto."
@@ -83,7 +106,7 @@ def fit(terminal: Terminal, options: FitOptions) -> None:
             scores = FitScores(None, float(estimator.history_["train_loss"][-1]), None, estimator.n_skipped_rows_)
             _finish(terminal, options, estimator, None, scores, [], time.perf_counter() - began)
         return
-    parts = streamed_parts(options.data, options.format, options.stream, outputs)
+    parts = find_streamed_parts(options.data, options.format, options.stream, outputs)
     if parts is not None and options.model in (Model.network, Model.auto):
         raise wrong("--model", _IN_MEMORY)
     if parts is not None:
@@ -120,7 +143,7 @@ def fit(terminal: Terminal, options: FitOptions) -> None:
 
 def _check_columns(options: FitOptions) -> None:
     """Raise a usage error for columns that are named twice, or files whose names do not tell a format."""
-    for name, columns in given(options, "features", "drop", "categorical", "numeric").items():
+    for name, columns in find_given(options, "features", "drop", "categorical", "numeric").items():
         if options.target is not None and options.target in columns:
             raise wrong(name, f"{options.target!r} is the target; leave it out here.")
     if both := set(options.categorical or ()) & set(options.numeric or ()):
@@ -131,7 +154,7 @@ def _check_in_memory(options: FitOptions, by_cluster: bool) -> None:
     """Raise a usage error for what only linear models can."""
     if by_cluster:
         raise wrong("--model", _IN_MEMORY)
-    for name in given(options, "tuning"):
+    for name in find_given(options, "tuning"):
         raise wrong(name, "it is for --model linear; leave it out.")
 
 
@@ -146,7 +169,7 @@ def make_estimator(options: FitOptions, *, without_checkpoint: bool = False) -> 
     kind = kinds[options.model]
     names = [field.name for field in dataclasses.fields(EstimatorOptions)]
     parameters = {name: getattr(options, name) for name in names if getattr(options, name) not in (None, [])}
-    for name, called in zip(parameters, given(options, *parameters), strict=True):
+    for name, called in zip(parameters, find_given(options, *parameters), strict=True):
         if name not in kind._get_param_names():
             raise wrong(called, "it is for --model linear; leave it out.")
     # the value of an enum, as messages show it
@@ -395,7 +418,7 @@ def _view(summary: dict[str, Any]) -> Any:
     if summary["rows_left_out"]:
         of_them = f", {summary['rows_without_label']:,} without a label" if summary["rows_without_label"] else ""
         table.add_row("rows left out", f"{summary['rows_left_out']:,}{of_them}")
-    table.add_row("classes", f"{len(summary['classes'])}: {listed(map(str, summary['classes']), most=6)}")
+    table.add_row("classes", f"{len(summary['classes'])}: {join_texts(map(str, summary['classes']), most=6)}")
     table.add_row("epochs", str(summary["epochs"]))
     noise = summary["label_noise"]
     as_they_are = ", wrong labels among them" if noise is not None and noise["rate"] > 0.0 else ""

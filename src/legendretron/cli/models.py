@@ -1,10 +1,10 @@
-"""Models of the command line: building and loading them, and reading data for them."""
+"""Models of the command line: loading them, and reading data for them, whole or in batches."""
 
 from __future__ import annotations
 
 import bisect
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
@@ -15,20 +15,63 @@ from legendretron._internal.artifacts import read_kind
 from legendretron._internal.columns import quoted
 from legendretron._internal.extras import pandas
 from legendretron._internal.labels import label_text, similar_texts
-from legendretron.cli.left_out import LeftOut
 from legendretron.cli.options import LabelledTableOptions, wrong
+from legendretron.cli.outputs import check_no_input
 from legendretron.cli.terminal import Terminal
-from legendretron.datasets.clean_text import numbers_in
 from legendretron.datasets.table_files import FORMATS, UnreadFormatError, format_of, header_of
-from legendretron.datasets.table_parts import TableParts, read_in_chunks
-from legendretron.datasets.tables import Table, as_matrix, as_numbers, read_columns
-from legendretron.datasets.text_form import TextOptions
+from legendretron.datasets.tables import (
+    Table,
+    TableParts,
+    as_matrix,
+    as_numbers,
+    find_parts,
+    read_columns,
+    read_in_chunks,
+)
+from legendretron.datasets.text_form import TextOptions, numbers_in
 from legendretron.preprocessing.drift import DriftWatch
 
-if TYPE_CHECKING:  # they import torch and scikit-learn, which takes seconds
+if TYPE_CHECKING:
     from legendretron.estimators import LegendreCalibrator, LegendreNetClassifier, TableClassifier
     from legendretron.estimators.base import LinearLinkClassifier
     from legendretron.estimators.numpy_predictor import NumpyPredictor
+
+
+class LeftOut:
+    """Counts of rows that were left out of a table, or of its parts: those with gaps, and those without a label."""
+
+    def __init__(self, *tables: Table) -> None:
+        self.incomplete = self.unlabelled = 0
+        self._lost: set[str] = set()  # labels of these rows
+        self._there: set[str] = set()  # labels of all others
+        for table in tables:
+            self.add(table)
+
+    def add(self, table: Table) -> None:
+        """Take in what was left out of a table."""
+        self.incomplete += table.left_out
+        self.unlabelled += table.unlabelled
+        self._lost |= table.labels_left_out
+        if table.y is not None:
+            self._there |= {label_text(label) for label in table.classes}
+        if table.written is not None:
+            self._there |= set(table.written.tolist())
+
+    @property
+    def total(self) -> int:
+        """All rows that were left out."""
+        return self.incomplete + self.unlabelled
+
+    def tell(self, terminal: Terminal) -> None:
+        """Say how many there are, and warn of classes that have no other rows."""
+        if self.unlabelled:
+            terminal.note(f"{self.unlabelled:,} rows without a label were left out")
+        if self.incomplete:
+            terminal.note(f"{self.incomplete:,} rows with missing values were left out")
+        if vanished := sorted(self._lost - self._there):
+            classes = f"{'class' if len(vanished) == 1 else 'classes'} {quoted(vanished)}"
+            terminal.warning(f"all rows of {classes} have missing values and were left out.")
+
 
 #: What ``predict`` and ``evaluate`` take: what ``fit`` writes, and what ``calibrate`` does.
 Model: TypeAlias = (
@@ -111,7 +154,7 @@ def _is_calibrator(model: Model) -> TypeGuard[LegendreCalibrator]:
     return hasattr(model, "_scores")  # without an import of its class
 
 
-def _uncalibrated(model: Model) -> Any:
+def _find_inner_model(model: Model) -> Any:
     """The model that a calibrator calibrates, or the model itself."""
     if _is_calibrator(model) and model.estimator is not None:
         inner = model.estimator_
@@ -120,9 +163,9 @@ def _uncalibrated(model: Model) -> Any:
     return model
 
 
-def _encoded_by(model: Model) -> Any:
+def _find_table_classifier(model: Model) -> Any:
     """The classifier of tables that a model is, or calibrates; None if there is none."""
-    inner = _uncalibrated(model)
+    inner = _find_inner_model(model)
     return inner if hasattr(inner, "encoder_") else None
 
 
@@ -140,7 +183,7 @@ def table_for(
     return _ready(model, read_columns(path, target, format=format, **reading, **wanted))
 
 
-def labelled_table(
+def read_labelled_table(
     terminal: Terminal, model: Model, data: Path, options: LabelledTableOptions, question: str, **more: Any
 ) -> tuple[Table, np.ndarray]:
     """Read a table for a model, say which rows are left out, and return it with its labels as places in ``classes_``."""
@@ -170,12 +213,12 @@ def _columns_for(model: Model, path: Path, target: str | None, format: str) -> d
             raise ValueError(
                 f"{str(path)!r} is LIBSVM text, but the model calibrates predictions; give a CSV, TSV or Parquet file."
             )
-        if _encoded_by(model) is not None:
+        if _find_table_classifier(model) is not None:
             raise ValueError(
                 f"{str(path)!r} is LIBSVM text, but the model was fitted to a table with named columns; give such a table."
             )
         return {"n_features": model.n_features_in_}
-    if (encoded := _encoded_by(model)) is not None:
+    if (encoded := _find_table_classifier(model)) is not None:
         columns = [column for column in encoded.encoder_.columns_ if not column.is_left_out]
         as_text = [column.name for column in columns if column.kind == "categories"]
         return {"features": [column.name for column in columns], "as_text": as_text}
@@ -184,7 +227,7 @@ def _columns_for(model: Model, path: Path, target: str | None, format: str) -> d
 
 def _ready(model: Model, table: Table) -> Table:
     """A table that was read for a model, after a check of the number of its columns; numbers unless it is to be encoded."""
-    if _encoded_by(model) is not None:
+    if _find_table_classifier(model) is not None:
         return table
     if not hasattr(model, "feature_names_in_") and table.feature_names is not None:
         _check_number(model, table.path, table.feature_names)
@@ -219,7 +262,7 @@ def log_probability_parts(
     model: Model, table: Table, watch: DriftWatch | None = None
 ) -> Iterator[tuple[slice, np.ndarray]]:
     """Yield slices of the rows of a table that :func:`table_for` has read, with their log-probabilities."""
-    X = checked_features(model, table, watch)
+    X = check_features(model, table, watch)
     yield from (model if _is_calibrator(model) else linear_of(model))._log_proba_in_parts(X)
 
 
@@ -228,7 +271,7 @@ def features_for(model: Model, table: Table) -> Any:
     return table.X if hasattr(model, "feature_names_in_") else as_matrix(table)
 
 
-def checked_features(model: Model, table: Table, watch: DriftWatch | None = None) -> Any:
+def check_features(model: Model, table: Table, watch: DriftWatch | None = None) -> Any:
     """Return the features of a table that :func:`table_for` has read, as the model takes them; of a calibrator, scores.
 
     Values that are not like those of the fit are counted by ``watch``, if it is given, and else named in a warning.
@@ -244,7 +287,7 @@ def checked_features(model: Model, table: Table, watch: DriftWatch | None = None
         if row is None:
             raise
         raise ValueError(f"{str(table.path)!r}, {table.place_of(row)}: {error}") from error
-    if watch is not None and hasattr(inner := _uncalibrated(model), "_standardized"):
+    if watch is not None and hasattr(inner := _find_inner_model(model), "_standardized"):
         from legendretron.estimators.feature_drift import feature_tallies
 
         watch.add(feature_tallies(inner, X))
@@ -288,7 +331,7 @@ def probabilities(model: Model, table: Table) -> np.ndarray:
     """Return what ``predict_proba`` gives for a table that :func:`table_for` has read."""
     if _is_calibrator(model):
         return np.exp(log_probabilities(model, table, DriftWatch()))
-    X = checked_features(model, table, DriftWatch())
+    X = check_features(model, table, DriftWatch())
     return linear_of(model)._predict_all(X, log=False)
 
 
@@ -304,7 +347,7 @@ def class_numbers(model: Model, table: Table) -> np.ndarray:
     places = {text.strip(): place for place, text in enumerate(texts)} | {
         text: place for place, text in enumerate(texts)
     }
-    found = [_known(labels, places) for labels in (table.y, table.written) if labels is not None]
+    found = [_find_places(labels, places) for labels in (table.y, table.written) if labels is not None]
     numbers = next((numbers for numbers, unknown in found if not unknown), None)
     if numbers is None:
         numbers, unknown = found[0]
@@ -323,8 +366,56 @@ def _alike(unknown: list[str], known: list[str]) -> str:
     return f"; {pairs[0][0]!r} differs from {pairs[0][1]!r} only by case or white space" if pairs else ""
 
 
-def _known(labels: np.ndarray, places: dict[str, int]) -> tuple[np.ndarray, list[str]]:
+def _find_places(labels: np.ndarray, places: dict[str, int]) -> tuple[np.ndarray, list[str]]:
     """Indices of labels, and the labels that are unknown."""
     different, inverse = np.unique(labels, return_inverse=True)
     texts = [label_text(label) for label in different]
     return np.asarray([places.get(text, -1) for text in texts])[inverse], [text for text in texts if text not in places]
+
+
+#: Bytes from which a file is read in batches.
+_LARGE = 2**30
+#: Bytes below which torch and scikit-learn take longer to import than predictions take without them.
+_SMALL = 2**24
+
+
+def is_small(data: Path) -> bool:
+    """Whether a table is one file of little size."""
+    return data.is_file() and data.stat().st_size < _SMALL
+
+
+def find_streamed_parts(
+    data: Path, format: str | None, stream: bool | None, outputs: Mapping[str, Path | None]
+) -> TableParts | None:
+    """The files of a table that is to be read in batches; None for one that is to be read as a whole.
+
+    Outputs, by their options, must not be among them.
+    """
+    if data.is_fifo():
+        return None  # refused where files are read
+    alone = data.is_file()
+    if alone and (stream is False or (stream is None and data.stat().st_size < _LARGE)):
+        return None
+    if not alone and not data.is_dir() and not any(mark in str(data) for mark in "*?["):
+        return None  # there is no such file, which is said where files are read
+    if alone:
+        format_for(data, format)  # a usage error if the name does not tell
+    parts = find_parts(data, format)
+    if len(parts.files) > 1 and stream is False:
+        raise wrong(
+            "--no-stream",
+            f"{str(data)!r} is {len(parts.files)} files, which are read in batches; leave it out, or give one file.",
+        )
+    for path in parts.files:
+        check_no_input(outputs, {"DATA": path})
+    return parts
+
+
+def check_streamable(options: dict[str, Any]) -> None:
+    """Raise a usage error for options that were given, but need all rows in memory."""
+    for name, given in options.items():
+        if given:
+            raise wrong(
+                name,
+                "it needs all rows in memory, but DATA is read in batches; leave it out, or give one file and --no-stream.",
+            )

@@ -29,9 +29,10 @@ REQUIRED: Any = dataclasses.MISSING
 def option(
     help: str, *names: str, value: Any = None, default: str | None = None, panel: str | None = None, **more: Any
 ) -> Any:
-    """Declare an option with a default ``value``, which the help shows as ``default`` if that is given."""
+    """Declare an option with a default ``value``, which the help shows, or ``default`` if that is given."""
     shown = "" if default is None else f" (default: {default})"
-    look = {"help": help + shown, "rich_help_panel": panel, "show_default": False, **more}
+    told = default is None and value is not None and value is not REQUIRED
+    look = {"help": help + shown, "rich_help_panel": panel, "show_default": told, **more}
     return dataclasses.field(default=value, metadata={"typer": typer.Option(*names, **look)})
 
 
@@ -79,13 +80,7 @@ def wrong_usage_of(option: str) -> Iterator[None]:
 
 
 def parse_number(text: str) -> str | float:
-    """Parse ``auto`` or a number; the range is checked by the estimator.
-
-    Examples
-    --------
-    >>> parse_number("auto"), parse_number("1e-3")
-    ('auto', 0.001)
-    """
+    """Parse ``auto`` or a number; the range is checked by the estimator."""
     try:
         return text if text == "auto" else float(text)
     except ValueError:
@@ -99,13 +94,7 @@ class NoNoise(Enum):
 
 
 def parse_noise(text: str) -> str | float | NoNoise | Path:
-    """Parse the option: a kind of noise, ``none``, the share of wrong labels, or the file of a matrix.
-
-    Examples
-    --------
-    >>> parse_noise("symmetric"), parse_noise("0.1"), parse_noise("none").value
-    ('symmetric', 0.1, None)
-    """
+    """Parse the option: a kind of noise, ``none``, the share of wrong labels, or the file of a matrix."""
     if text in ("auto", "class-conditional"):
         return text
     if Path(text).suffix.lower() in (".csv", ".tsv"):
@@ -172,7 +161,6 @@ class TableOptions:
         "Missing values. impute: the mean of a column, and a mark that there was none; of text, a category of its own. "
         "drop-rows: rows with missing values are left out. error: stop.",
         value=Missing.impute,
-        show_default=True,
     )
     sep: str | None = data_option(
         "Character between the columns of CSV.", default="comma, semicolon, tab or |, as found"
@@ -211,7 +199,6 @@ class LabelledTableOptions(TableOptions):
     missing_labels: MissingLabels = data_option(
         "Rows whose label is missing. error: stop, and say where they are. drop: they are left out.",
         value=MissingLabels.error,
-        show_default=True,
     )
 
     @property
@@ -220,7 +207,7 @@ class LabelledTableOptions(TableOptions):
         return {**super().reading, "missing_labels": str(self.missing_labels)}
 
 
-def given(options: Any, *names: str) -> dict[str, Any]:
+def find_given(options: Any, *names: str) -> dict[str, Any]:
     """Return fields of options by what they are called on the command line, those that were given."""
     called = option_names(type(options))
     defaults = {field.name: field.default for field in dataclasses.fields(options)}

@@ -13,10 +13,12 @@ import numpy as np
 
 from legendretron._internal.extras import import_extra, pandas
 from legendretron.cli.command_options import PredictOptions
-from legendretron.cli.left_out import LeftOut
 from legendretron.cli.models import (
+    LeftOut,
     Model,
+    find_streamed_parts,
     format_for,
+    is_small,
     load_model,
     log_probability_parts,
     probabilities,
@@ -34,7 +36,6 @@ from legendretron.cli.outputs import (
     text_of,
     write_output,
 )
-from legendretron.cli.streams import is_small, streamed_parts
 from legendretron.cli.terminal import Terminal, grid
 from legendretron.datasets.tables import Table
 from legendretron.preprocessing.drift import DriftWatch
@@ -50,7 +51,7 @@ def predict(terminal: Terminal, options: PredictOptions) -> None:
         _check_sets(estimator, options)
     reading = {**options.reading, "keep": options.keep or ()}
     watch = DriftWatch()
-    parts = streamed_parts(data, options.format, options.stream, {"--out": out})
+    parts = find_streamed_parts(data, options.format, options.stream, {"--out": out})
     if parts is not None:
         tables = tables_for(estimator, parts, None, **reading)
         try:

@@ -6,21 +6,77 @@ import os
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from types import TracebackType
 from typing import Any, TypeVar
 
 import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from legendretron._internal.provenance import provenance
 from legendretron._internal.validation import check_device
 from legendretron.cli.command_options import Backend, ReproduceOptions
 from legendretron.cli.errors import one_line
-from legendretron.cli.options import given, wrong, wrong_usage_of
+from legendretron.cli.options import find_given, wrong, wrong_usage_of
 from legendretron.cli.outputs import check_writable, naming
-from legendretron.cli.sweep_progress import SweepProgress
 from legendretron.cli.terminal import Terminal, grid
 from legendretron.experiments import Experiment, Resources, Sweep, render, sweep
-from legendretron.experiments.runner import code_of
+from legendretron.experiments.runner import Finished, code_of
 from legendretron.paper import EXPERIMENTS
+
+
+class SweepProgress:
+    """Context manager and callback that a sweep calls after every batch."""
+
+    def __init__(self, experiment: Experiment, terminal: Terminal) -> None:
+        self.experiment, self.terminal = experiment, terminal
+        self.bar: Progress | None = None
+        if sys.stderr.isatty() and not terminal.quiet:
+            columns = (
+                TextColumn("{task.description}"),
+                BarColumn(),
+                TaskProgressColumn(),
+                TimeElapsedColumn(),
+                TextColumn("left"),
+                TimeRemainingColumn(),
+                TextColumn("{task.fields[last]}"),
+            )
+            # durations of runs differ a thousandfold, so speed is averaged over a long period
+            self.bar = Progress(*columns, console=Console(stderr=True), speed_estimate_period=3600.0)
+            self.task = self.bar.add_task(experiment.name, total=None, last="")
+
+    def __enter__(self) -> SweepProgress:
+        if self.bar is not None:
+            self.bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.bar is not None:
+            self.bar.stop()
+
+    def download(self, name: str, done: int, total: int | None) -> None:
+        """Show how much of a data set has been downloaded."""
+        if self.bar is not None:
+            self.bar.update(self.task, total=total, completed=done, last=f"downloading {name}")
+        elif done == total or done == 0:
+            self.terminal.note(f"downloading {name}" + (f": {done:,} bytes, done" if done else ""))
+
+    def __call__(self, state: Sweep, finished: Finished | None) -> None:
+        """Show where the sweep is; see :func:`legendretron.experiments.sweep`."""
+        last = "" if finished is None else f"{finished.batch.dataset}, {finished.batch.model}"
+        if self.bar is not None:
+            self.bar.update(self.task, total=state.cost, completed=state.cost_done, last=last)
+        elif finished is None:
+            self.terminal.note(
+                f"{self.experiment.name}: {state.total:,} runs, {state.before:,} of them done before"
+                + (f"; missing data sets: {', '.join(state.skipped)}" if state.skipped else "")
+            )
+        else:
+            what = f"{len(finished.batch.runs)} runs in {finished.seconds:.1f} s" if finished.outcome else "failed"
+            self.terminal.note(f"{last}: {what}; {state.before + state.now:,} of {state.total:,} done")
+
 
 _Number = TypeVar("_Number")
 
@@ -97,12 +153,12 @@ def _select_experiments(options: ReproduceOptions) -> list[Experiment]:
     table = options.table
     if table != "all" and table not in EXPERIMENTS:
         raise wrong("TABLE", f"there is no table {table!r}; use one of {', '.join(EXPERIMENTS)}, or all.")
-    narrowed = given(options, "datasets", "models", "noise", "sizes")
+    narrowed = find_given(options, "datasets", "models", "noise", "sizes")
     if table == "all" and narrowed:
         raise wrong("TABLE", f"{', '.join(narrowed)} can be given for one TABLE only.")
     chosen = []
     for experiment in EXPERIMENTS.values() if table == "all" else [EXPERIMENTS[table]]:
-        narrow = experiment.narrowed(seeds=options.seeds)
+        narrow = experiment.narrow(seeds=options.seeds)
         for called, name, value in (
             ("--datasets", "datasets", options.datasets and _names(options.datasets, experiment.datasets)),
             ("--model", "models", options.models),
@@ -111,8 +167,8 @@ def _select_experiments(options: ReproduceOptions) -> list[Experiment]:
         ):
             narrowing: dict[str, Any] = {name: value or None}
             with wrong_usage_of(called):
-                narrow = narrow.narrowed(**narrowing)
-        chosen.append(narrow if options.epochs is None else narrow.shortened(options.epochs))
+                narrow = narrow.narrow(**narrowing)
+        chosen.append(narrow if options.epochs is None else narrow.shorten(options.epochs))
     return chosen
 
 
@@ -145,7 +201,7 @@ def _command(experiment: Experiment, options: ReproduceOptions, device: str) -> 
     words = ["legendretron", "reproduce", experiment.name]
     if options.data is not None:
         words += ["--data", "DIR"]
-    for name, value in given(options, "datasets", "seeds", "noise", "sizes", "epochs").items():
+    for name, value in find_given(options, "datasets", "seeds", "noise", "sizes", "epochs").items():
         words += [name, repr(value) if " " in str(value) else str(value)]
     for model in options.models or []:
         words += ["--model", repr(model)]

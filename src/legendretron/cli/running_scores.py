@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from legendretron.diagnostics.scores import Scores, baseline_of, scores_of
-from legendretron.streaming.row_check import SAMPLE, row_share
+from legendretron.streaming.source import SAMPLE, row_share
 
 #: Probabilities that are kept for scores that depend on the order of all rows.
 _MOST_ENTRIES, _MOST_ROWS = 2**24, 200_000

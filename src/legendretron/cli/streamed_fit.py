@@ -1,38 +1,46 @@
-"""A fit to a table that is read in batches."""
+"""Fits to tables that are read in batches: by this process, by workers of Ray, or by processes that torchrun has started."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator
+import os
+import re
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import typer
 
-from legendretron.cli.choice import FitScores
-from legendretron.cli.columns import check_named, warn_of_similar_labels
-from legendretron.cli.fit_options import FitOptions
-from legendretron.cli.left_out import LeftOut
-from legendretron.cli.models import missing_target
-from legendretron.cli.options import wrong
+from legendretron.cli.command_options import ClusterOptions, FitOptions
+from legendretron.cli.models import LeftOut, missing_target
+from legendretron.cli.options import find_given, wrong
+from legendretron.cli.outputs import naming
+from legendretron.cli.summaries import FitScores, check_named, warn_of_similar_labels
 from legendretron.cli.terminal import Terminal
 from legendretron.datasets.streams import keep_rows, open_source, text_files
-from legendretron.datasets.table_parts import TableParts, read_in_chunks
-from legendretron.datasets.tables import Table, has_only_numbers, numbers_among, without_faults
-from legendretron.datasets.text_file import padded_columns
+from legendretron.datasets.tables import (
+    Table,
+    TableParts,
+    has_only_numbers,
+    numbers_among,
+    read_in_chunks,
+    without_faults,
+)
+from legendretron.datasets.text_file import find_padded_columns
 from legendretron.estimators.base import LinearLinkClassifier
 from legendretron.estimators.stream_fit import SAMPLE_ROWS
 from legendretron.estimators.validation_split import ValidationSplitError
 from legendretron.preprocessing import TableEncoder
 from legendretron.streaming import Batch, BlockSource, Source, scan
-from legendretron.streaming.read_ahead import read_ahead
-from legendretron.streaming.row_check import RowCheck
-from legendretron.streaming.source import ROWS_OF_A_FILE
+from legendretron.streaming.source import ROWS_OF_A_FILE, RowCheck, read_ahead
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from legendretron.estimators.base import LinearLinkClassifier
 
 
 class EncodedSource(BlockSource):
@@ -110,7 +118,7 @@ def fit_in_batches(
         check_named("--categorical", categorical, first)
         check_named("--numeric", numeric, first)
         if first.form is not None:
-            codes = padded_columns(text_files(parts, text), numbers_among(first, numeric), text)
+            codes = find_padded_columns(text_files(parts, text), numbers_among(first, numeric), text)
             first = dataclasses.replace(first, X=first.X.astype(dict.fromkeys(codes, object)))
             of_table["as_text"] = [*categorical, *codes]
         if of_table["as_text"] or not has_only_numbers(first, gaps=True):
@@ -148,7 +156,7 @@ def fit_in_batches(
         terminal.note(f"{skipped:,} bad rows were left out: {', '.join(estimator.skipped_rows_)}{rest}")
     left_out.tell(terminal)
     warn_of_similar_labels(estimator.classes_, parts.files[0], target, terminal)
-    judged = _judged(estimator, source, skipped)
+    judged = _predict_batches(estimator, source, skipped)
     scores = FitScores.of(judged, len(estimator.classes_), skipped + left_out.incomplete, left_out.unlabelled)
     if hint := _hint(
         scores.rows or 0, getattr(estimator, "link_alpha_", None), chosen=not estimator._strengths().fixed
@@ -168,7 +176,9 @@ def _hint(rows: int, link_alpha: float | None, *, chosen: bool) -> str | None:
     )
 
 
-def _judged(estimator: LinearLinkClassifier, source: Source, skipped: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def _predict_batches(
+    estimator: LinearLinkClassifier, source: Source, skipped: int
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Labels as places of classes, and log-probabilities, of some rows after the other."""
     check = RowCheck(source.feature_names, skipped)
     for batch in read_ahead(map(check, source.batches())):
@@ -177,3 +187,74 @@ def _judged(estimator: LinearLinkClassifier, source: Source, skipped: int) -> It
             places = np.searchsorted(estimator.classes_, batch.y)
             X = batch.X.astype(estimator.coef_.dtype, copy=False)
             yield from ((places[part], log_p) for part, log_p in estimator._log_proba_in_parts(X))
+
+
+def check_cluster(options: ClusterOptions, unsuitable: Iterable[str]) -> bool:
+    """Return whether several processes are to train; options that do not fit are usage errors."""
+    by_torchrun = "RANK" in os.environ and "MASTER_ADDR" in os.environ
+    of_ray = find_given(options, "workers", "address", "storage", "max_failures")
+    of_both = find_given(options, "shards", "class_parallel", "checkpoint_steps")
+    if options.backend is None:
+        for name in [*of_ray, *([] if by_torchrun else of_both)]:
+            needed = "--backend ray" if name in of_ray else "--backend ray, or to be started by torchrun"
+            raise wrong(name, f"it needs {needed}.")
+        if not by_torchrun:
+            return False
+    elif by_torchrun:
+        raise wrong("--backend", "torchrun has started this process already; leave it out.")
+    for name in unsuitable:
+        raise wrong(name, "it is not for several processes; leave it out.")
+    workers, class_parallel = options.workers or 2, options.class_parallel or 1
+    if options.backend is not None and workers % class_parallel:
+        raise wrong("--class-parallel", f"it must divide --workers, which is {workers}, got {class_parallel}.")
+    return True
+
+
+def fit_by_cluster(terminal: Terminal, options: FitOptions, estimator: LinearLinkClassifier) -> bool:
+    """Fit, and write the model; return whether this process is to report: of those of torchrun the first is."""
+    from legendretron.distributed.fitting import JointError
+
+    out = options.out
+    roles: dict[str, Any] = {
+        "target": options.target,
+        "features": options.features or None,
+        "drop": tuple(options.drop or ()),
+    }
+    place = re.sub(
+        r"^([a-z][a-z0-9]+):/(?!/)", r"\1://", str(options.data)
+    )  # an address; a path has lost its second slash
+    first = os.environ.get("RANK", "0") == "0"
+    if estimator.random_state is None:
+        estimator.set_params(random_state=0)
+    estimator.set_params(verbose=0 if terminal.quiet or not first else 1)
+    how: dict[str, Any] = {
+        "n_shards": options.shards,
+        "class_parallel": options.class_parallel or 1,
+        "checkpoint_steps": options.checkpoint_steps,
+        "skip_bad_rows": options.skip_bad_rows,
+    }
+    try:
+        with naming(out):
+            if options.backend is None:
+                from legendretron.distributed import fit_torchrun
+
+                fit_torchrun(estimator, place, **roles, **how, checkpoint=options.checkpoint, out=out)
+            else:
+                from legendretron.distributed import fit_ray
+
+                fit_ray(
+                    estimator, place, **roles, **how, num_workers=n_processes(options), address=options.address,
+                    storage_path=options.storage,
+                    max_failures=3 if options.max_failures is None else options.max_failures,
+                )  # fmt: skip
+                estimator.save(out)
+    except JointError:
+        if first:
+            raise
+        raise typer.Exit(1) from None  # the first process says it
+    return first
+
+
+def n_processes(options: FitOptions) -> int:
+    """Return how many processes train."""
+    return int(os.environ.get("WORLD_SIZE", "1")) if options.backend is None else options.workers or 2

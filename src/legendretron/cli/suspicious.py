@@ -9,8 +9,7 @@ import numpy as np
 
 from legendretron._internal.extras import pandas
 from legendretron.cli.command_options import THRESHOLD, SuspiciousOptions
-from legendretron.cli.label_noise import found_noise, noise_in_words
-from legendretron.cli.models import checked_features, labelled_table, linear_of, load_estimator
+from legendretron.cli.models import check_features, linear_of, load_estimator, read_labelled_table
 from legendretron.cli.options import wrong
 from legendretron.cli.outputs import (
     TABLES,
@@ -21,6 +20,7 @@ from legendretron.cli.outputs import (
     picture_bytes,
     write_output,
 )
+from legendretron.cli.summaries import found_noise, noise_in_words
 from legendretron.cli.terminal import Terminal, grid
 from legendretron.datasets.tables import Table
 
@@ -38,7 +38,7 @@ def suspicious(terminal: Terminal, options: SuspiciousOptions) -> None:
     check_outputs({"--out": out, "--plot": plot}, {"MODEL": model, "DATA": data}, out_ends=TABLES)
     fitted = load_estimator(model)
     question = "which column holds the labels?"
-    table, places = labelled_table(terminal, fitted, data, options, question, keep=options.keep or ())
+    table, places = read_labelled_table(terminal, fitted, data, options, question, keep=options.keep or ())
     estimator = linear_of(fitted)
     y = estimator.classes_[places]
     try:
@@ -94,7 +94,7 @@ def judge(
     estimator = linear_of(model)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The least populated class in y has only")
-        posterior = estimator._posterior(checked_features(model, table), y, folds, groups=None)
+        posterior = estimator._posterior(check_features(model, table), y, folds, groups=None)
     own = np.searchsorted(estimator.classes_, y)
     return posterior[np.arange(len(y)), own], estimator.classes_[posterior.argmax(1)]
 

@@ -8,24 +8,38 @@ from legendretron._internal.lazy import lazy_names
 
 if TYPE_CHECKING:
     from legendretron.datasets.downloading import DownloadError, download
-    from legendretron.datasets.idx import ImageSet, load_image_set, read_idx
     from legendretron.datasets.libsvm import read_libsvm
-    from legendretron.datasets.loading import Dataset, load_dataset, load_images
-    from legendretron.datasets.locating import DatasetStatus, cache_folder, dataset_status, find_dataset
+    from legendretron.datasets.loading import Dataset, ImageSet, load_dataset, load_image_set, load_images, read_idx
     from legendretron.datasets.noise import flip_labels, pair_transition, symmetric_noise, symmetric_transition
-    from legendretron.datasets.registry import DATASETS, DatasetInfo, RemoteFile, dataset_info
+    from legendretron.datasets.registry import (
+        DATASETS,
+        DatasetInfo,
+        DatasetStatus,
+        RemoteFile,
+        cache_folder,
+        dataset_info,
+        dataset_status,
+        find_dataset,
+    )
     from legendretron.datasets.tables import Table, read_table
 else:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
             "downloading": ("DownloadError", "download"),
-            "idx": ("ImageSet", "load_image_set", "read_idx"),
             "libsvm": ("read_libsvm",),
-            "loading": ("Dataset", "load_dataset", "load_images"),
-            "locating": ("DatasetStatus", "cache_folder", "dataset_status", "find_dataset"),
+            "loading": ("Dataset", "ImageSet", "load_dataset", "load_image_set", "load_images", "read_idx"),
             "noise": ("flip_labels", "pair_transition", "symmetric_noise", "symmetric_transition"),
-            "registry": ("DATASETS", "DatasetInfo", "RemoteFile", "dataset_info"),
+            "registry": (
+                "DATASETS",
+                "DatasetInfo",
+                "DatasetStatus",
+                "RemoteFile",
+                "cache_folder",
+                "dataset_info",
+                "dataset_status",
+                "find_dataset",
+            ),
             "tables": ("Table", "read_table"),
         },
     )

@@ -65,16 +65,6 @@ def open_compressed(path: Path) -> Iterator[BinaryIO]:
     """Open a file, plain or compressed by bzip2, xz or gzip, as a stream of its decompressed bytes.
 
     Errors in reading it within the block become an :class:`UnreadableFileError`, which is a ``ValueError``.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = Path(folder) / "greeting"
-    ...     _ = file.write_bytes(gzip.compress(b"hello"))
-    ...     with open_compressed(file) as stream:
-    ...         print(stream.read())
-    b'hello'
     """
     compression = ""
     try:

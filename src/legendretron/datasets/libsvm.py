@@ -37,7 +37,9 @@ class LibsvmSource(BlockSource):
                 for X, _ in self._parts(path):
                     largest, given, rows = max(largest, X.shape[1]), given + X.nnz, rows + X.shape[0]
             if given == 0:
-                raise ValueError(damaged(files[0], "has no rows" if rows == 0 else "has no feature values index:value"))
+                raise ValueError(
+                    describe_damage(files[0], "has no rows" if rows == 0 else "has no feature values index:value")
+                )
             self._n_features = largest
             self._dense = given >= DENSE_SHARE * rows * largest
 
@@ -113,9 +115,9 @@ def read_libsvm(
     with open_compressed(path) as file:
         X, labels = parse_lines(file, path, n_features)
     if len(labels) == 0:
-        raise ValueError(damaged(path, "is empty: it has no rows"))
+        raise ValueError(describe_damage(path, "is empty: it has no rows"))
     if X.nnz == 0:
-        raise ValueError(damaged(path, "has labels but no feature values index:value"))
+        raise ValueError(describe_damage(path, "has labels but no feature values index:value"))
     return _as_asked(path, X, dense), labels
 
 
@@ -126,14 +128,16 @@ def parse_lines(lines: Any, path: Path, n_features: int | None) -> tuple[scipy.s
     except (ValueError, OverflowError, IndexError) as error:
         if isinstance(error, UnreadableFileError):
             raise
-        raise ValueError(_first_fault(path, n_features) or damaged(path, f"is not LIBSVM text: {error}")) from error
+        raise ValueError(
+            _first_fault(path, n_features) or describe_damage(path, f"is not LIBSVM text: {error}")
+        ) from error
     whole = np.isfinite(labels) & (labels == np.floor(labels)) & (np.abs(labels) < 2**53)
     if not (whole.all() and np.isfinite(X.data).all()):
         raise ValueError(_first_fault(path, n_features))
     return X, labels.astype(np.int64)
 
 
-def damaged(path: Path, fault: str) -> str:
+def describe_damage(path: Path, fault: str) -> str:
     """The message that a file is wrong."""
     hint = "Get it again, or check that it has one row per line, 'label index:value index:value ...', indices from 1."
     return f"{str(path)!r} {fault}. {hint}"
@@ -149,12 +153,12 @@ def _first_fault(path: Path, n_features: int | None) -> str:
                 if fault:
                     for _ in file:  # a compressed file may turn out damaged at its end, which is then the cause
                         pass
-                    return damaged(path, f"is wrong in line {number}: {fault}")
+                    return describe_damage(path, f"is wrong in line {number}: {fault}")
     return ""
 
 
 def _fault_of_label(label: bytes, features: list[bytes]) -> str:
-    shown = _shown(label)
+    shown = _quote(label)
     if b":" in label and _FEATURE.fullmatch(label):
         return f"it begins with the feature {shown} and has no label"
     if b"," in label and features and _FEATURE.fullmatch(features[0]):
@@ -175,7 +179,7 @@ def _fault_of_features(features: list[bytes], n_features: int | None) -> str:
         match = _FEATURE.fullmatch(feature)
         value = _number(match[2]) if match else None
         if match is None or value is None:
-            return f"{_shown(feature)} is not index:value"
+            return f"{_quote(feature)} is not index:value"
         index = int(match[1])
         if index < 1:
             return (
@@ -187,7 +191,7 @@ def _fault_of_features(features: list[bytes], n_features: int | None) -> str:
         if index <= before:
             return f"the feature index {index} comes after {before}; indices must ascend"
         if not math.isfinite(value):
-            return f"the value of {_shown(feature)} is not finite"
+            return f"the value of {_quote(feature)} is not finite"
         before = index
     return ""
 
@@ -199,7 +203,7 @@ def _number(text: bytes) -> float | None:
         return None
 
 
-def _shown(text: bytes) -> str:
+def _quote(text: bytes) -> str:
     shown = text.decode("utf-8", "replace")
     return repr(shown if len(shown) <= 40 else shown[:40] + "...")
 

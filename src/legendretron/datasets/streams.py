@@ -11,27 +11,18 @@ import numpy as np
 
 from legendretron._internal.extras import arrow, arrow_datasets, import_extra
 from legendretron._internal.parameters import spell
-from legendretron.datasets.clean_text import clean_texts, marks_for, numbers_in
 from legendretron.datasets.libsvm import LibsvmSource
-from legendretron.datasets.table_files import header_of
-from legendretron.datasets.table_parts import TableParts, find_parts
-from legendretron.datasets.tables import choose_columns, type_labels
+from legendretron.datasets.table_files import TYPED, header_of
+from legendretron.datasets.tables import TableParts, choose_columns, find_parts, type_labels
 from legendretron.datasets.text_file import TextFile
-from legendretron.datasets.text_form import TextForm, TextOptions
-from legendretron.datasets.typed_files import TYPED
+from legendretron.datasets.text_form import TextForm, TextOptions, clean_texts, marks_for, numbers_in
 from legendretron.streaming import Batch, BlockSource, Source, as_source
 from legendretron.streaming.source import ROWS_OF_A_FILE, LabelledSource
 from legendretron.streaming.spool import Spool
 
 
 def are_paths(data: Any) -> bool:
-    """Whether data is given by the path of a file or folder, or by several.
-
-    Examples
-    --------
-    >>> are_paths("table/"), are_paths(["a.parquet", "b.parquet"]), are_paths([1, 2])
-    (True, True, False)
-    """
+    """Whether data is given by the path of a file or folder, or by several."""
     if isinstance(data, list | tuple):
         return bool(data) and all(isinstance(path, str | os.PathLike) for path in data)
     return isinstance(data, str | os.PathLike)

@@ -1,11 +1,13 @@
-"""Reading a table as features and labels."""
+"""Reading a table as features and labels: one file as a whole, or one or several in parts."""
 
 from __future__ import annotations
 
+import glob
 import os
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,10 +20,9 @@ from legendretron._internal.extras import pandas
 from legendretron._internal.labels import label_text
 from legendretron._internal.numbers import marks_of
 from legendretron._internal.parameters import spell
-from legendretron.datasets.clean_text import numbers_in, type_columns
-from legendretron.datasets.table_files import FileRows, Wanted, format_of, read_frame
+from legendretron.datasets.table_files import SUFFIXES, FileRows, Wanted, format_of, frame_chunks, read_frame
 from legendretron.datasets.text_file import lines_of_rows, place_of_row
-from legendretron.datasets.text_form import TextForm, TextOptions
+from legendretron.datasets.text_form import TextForm, TextOptions, numbers_in, type_columns
 
 #: What to do with rows in which features are missing: leave that to others, leave out the rows, or raise an error.
 MISSING = ("impute", "drop-rows", "error")
@@ -277,7 +278,7 @@ def type_labels(labels: Any, name: str) -> np.ndarray:
     ``name`` says in messages where they stand.
     """
     if isinstance(labels, list) and labels and all(isinstance(label, str) for label in labels):
-        labels = _parsed(labels)
+        labels = _parse_labels(labels)
     return _labels(labels, name)
 
 
@@ -403,7 +404,7 @@ def _labels(column: Any, name: str) -> np.ndarray:
     return np.asarray([str(value) for value in values], dtype=object)
 
 
-def _parsed(texts: list[str]) -> np.ndarray:
+def _parse_labels(texts: list[str]) -> np.ndarray:
     """Labels from text: numbers or booleans if all of them are."""
     if all(text.lower() in ("true", "false") for text in texts):
         return np.array([text.lower() == "true" for text in texts])
@@ -420,3 +421,61 @@ def _parsed(texts: list[str]) -> np.ndarray:
 def as_matrix(table: Table) -> Any:
     """Return the features without their names, for a model that was fitted without names."""
     return table.X.to_numpy() if hasattr(table.X, "columns") else table.X
+
+
+ROWS_AT_ONCE = 2**15
+
+
+def read_in_chunks(
+    parts: TableParts, target: str | None = None, *, faults: dict[int, str] | None = None, **how: Any
+) -> Iterator[Table]:
+    """Read the files of a table one after the other, as tables of some rows each; see :class:`Wanted` for the others."""
+    wanted = Wanted(target, **how)
+    if parts.format == "libsvm":
+        from legendretron.datasets.libsvm import LibsvmSource  # which imports torch and scikit-learn
+
+        for batch in LibsvmSource(parts.files, wanted.n_features).batches():
+            yield Table(parts.files[0], batch.X, batch.y, None, None)
+        return
+    for path in parts.files:
+        done = 0
+        bad_lines: dict[int, str] | None = None if faults is None else {}
+        for read in frame_chunks(path, parts.format, ROWS_AT_ONCE, wanted, bad_lines):
+            yield columns_of(path, read, wanted, first_row=done, faults=faults, in_parts=True)
+            done += len(read.frame)
+        if faults is not None and bad_lines:
+            faults |= {-line: fault for line, fault in bad_lines.items()}
+
+
+@dataclass(frozen=True)
+class TableParts:
+    """Files that make up one table, in the order of their names."""
+
+    files: tuple[Path, ...]  #: at least one
+    format: str  #: of all of them
+
+
+def find_parts(path: str | os.PathLike[str], format: str | None = None) -> TableParts:
+    """Find the files of a table."""
+    path = Path(path)
+    if path.is_dir():
+        files = []
+        for file in sorted(file for file in path.rglob("*") if file.is_file()):
+            hidden = any(part.startswith((".", "_")) for part in file.relative_to(path).parts)
+            with suppress(ValueError):  # of another format than those of tables
+                files += [] if hidden or not format_of(file, format) else [file]
+        if not files:
+            raise ValueError(f"folder {str(path)!r} holds no table: no file in it ends in {SUFFIXES}.")
+    elif not path.exists() and glob.has_magic(str(path)):
+        files = sorted(Path(name) for name in glob.glob(str(path), recursive=True) if Path(name).is_file())
+        if not files:
+            raise ValueError(f"no file matches the pattern {str(path)!r}.")
+    else:
+        files = [path]
+    formats = {file: format_of(file, format) for file in files}
+    if len(set(formats.values())) > 1:
+        some = [next(file for file in files if formats[file] == kind) for kind in sorted(set(formats.values()))]
+        raise ValueError(
+            f"{str(path)!r} holds files of several formats, such as {quoted(some)}; give a pattern for one."
+        )
+    return TableParts(tuple(files), formats[files[0]])

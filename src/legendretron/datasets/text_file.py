@@ -16,9 +16,16 @@ import numpy as np
 from legendretron._internal.columns import check_names
 from legendretron._internal.extras import arrow, import_extra, parquet
 from legendretron._internal.parameters import spell
-from legendretron.datasets.clean_text import are_digits, clean_texts, hold_leading_zeros, marks_for
 from legendretron.datasets.compressed import open_compressed
-from legendretron.datasets.text_form import TextForm, TextOptions, find_form
+from legendretron.datasets.text_form import (
+    TextForm,
+    TextOptions,
+    are_digits,
+    clean_texts,
+    find_form,
+    hold_leading_zeros,
+    marks_for,
+)
 
 _SAMPLE = 2**16  # bytes that show how a file is written
 _BLOCK = 2**20  # bytes that are parsed at once; so many fit into the caches of processors
@@ -37,19 +44,7 @@ class OtherEncodingError(ValueError):
 
 @dataclass(frozen=True)
 class TextFile:
-    r"""A CSV or TSV file after a look at its beginning.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = Path(folder, "a.csv")
-    ...     _ = path.write_text("width;kind\n1,5;rose\n2,5;tulip\n")
-    ...     text = TextFile.open(path, "csv", TextOptions())
-    ...     rows = [batch.to_pylist() for batch in text.batches()]
-    >>> text.names, rows
-    (('width', 'kind'), [[{'width': '1,5', 'kind': 'rose'}, {'width': '2,5', 'kind': 'tulip'}]])
-    """
+    r"""A CSV or TSV file after a look at its beginning."""
 
     path: Path  #: the file; it may be compressed
     form: TextForm  #: how it is written
@@ -273,15 +268,6 @@ def place_of_row(path: Path, row: int, form: TextForm | None) -> str:
     r"""Return the line of a row of CSV or TSV, the row group of one of Parquet, or the row of a sheet; rows count from 0.
 
     The file is read up to there, since fields may hold line breaks.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = Path(folder, "a.csv")
-    ...     _ = path.write_text('name,y\n"two\nlines",1\n\nb,2\n')
-    ...     place_of_row(path, 1, TextForm("utf-8", ",", "."))
-    'line 5'
     """
     if form is None:
         with open_compressed(path) as file:
@@ -306,20 +292,12 @@ _CODE_BLOCK = 2**22
 _ZERO, _NINE = b"09"
 
 
-def padded_columns(files: Sequence[TextFile], columns: Sequence[str], given: TextOptions | None = None) -> list[str]:
+def find_padded_columns(
+    files: Sequence[TextFile], columns: Sequence[str], given: TextOptions | None = None
+) -> list[str]:
     r"""Return the columns whose values are digits only, at least one of them a zero before other digits.
 
     A pass over the bytes tells whether there may be any, so that tables without codes, most of them, are not parsed.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = Path(folder, "a.csv")
-    ...     _ = path.write_text("zip,age\n00136,30\n80331,40\n")
-    ...     padded_columns([TextFile.open(path, "csv")], ["zip", "age"])
-    ['zip']
     """
     if not columns or not any(map(_may_hold_codes, files)):
         return []

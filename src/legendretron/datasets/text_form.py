@@ -1,12 +1,16 @@
-"""How a table in a text file is written: encoding, separator and decimal mark, as given or as its beginning shows."""
+"""Text in tables: how a file is written (encoding, separator, decimal mark), gaps, and what values mean."""
 
 from __future__ import annotations
 
 import csv
 import re
-from typing import NamedTuple
+from collections.abc import Collection, Sequence
+from typing import Any, NamedTuple
 
-from legendretron._internal.numbers import THOUSANDS
+import numpy as np
+
+from legendretron._internal.extras import arrow, compute, pandas
+from legendretron._internal.numbers import THOUSANDS, Marks, written_numbers
 from legendretron._internal.parameters import ParameterError, spell
 
 #: Of text that is not UTF-8; an extension of Latin-1.
@@ -43,13 +47,8 @@ def find_form(start: bytes, kind: str, given: TextOptions) -> tuple[TextForm, li
     A byte order mark tells UTF-16, else UTF-8 is supposed. The separator of CSV is the first of comma, semicolon, tab and
     bar by which the first lines have the same number of fields, at least two. Between columns separated by anything but a
     comma, the decimal mark is a comma if numbers have one, and none has a point.
-
-    Examples
-    --------
-    >>> find_form(b"width;kind\n1,5;rose\n2,5;tulip\n", "csv", TextOptions())[0]
-    TextForm(encoding='utf-8', sep=';', decimal=',', thousands=None)
     """
-    decimal = given_decimal(given)
+    decimal = find_decimal(given)
     encoding = given.encoding
     if encoding is None:
         encoding = "utf-16" if start.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8"
@@ -61,7 +60,7 @@ def find_form(start: bytes, kind: str, given: TextOptions) -> tuple[TextForm, li
     return TextForm(encoding, sep, decimal or _decimal(full, sep), given.thousands), lines
 
 
-def given_decimal(given: TextOptions) -> str | None:
+def find_decimal(given: TextOptions) -> str | None:
     """Return the decimal mark, if it is given, or told by the mark between thousands."""
     _check(given)
     return given.decimal or {".": ",", ",": "."}.get(given.thousands or "")
@@ -109,3 +108,142 @@ def _decimal(lines: list[str], sep: str) -> str:
         return "."
     cells = [cell for fields in _fields(lines[1:], sep) for cell in fields]
     return "," if any(map(_COMMA.fullmatch, cells)) and not any(map(_POINT.fullmatch, cells)) else "."
+
+
+#: Fields of a text file that count as missing, as pandas has them. In files with types only the empty text does.
+MISSING_MARKS = (
+    "", "#N/A", "#N/A N/A", "#NA", "-NaN", "-nan", "<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null",
+)  # fmt: skip
+
+
+def marks_for(form: TextForm | None, given: Collection[str]) -> frozenset[str]:
+    """Return all texts that stand for a missing value in a file of text, or, without a form, of another format."""
+    return frozenset([*(("",) if form is None else MISSING_MARKS), *(mark.strip() for mark in given)])
+
+
+def clean_names(names: Sequence[Any]) -> list[str]:
+    """Return names of columns without white space at their ends."""
+    return [str(name).strip() for name in names]
+
+
+def type_text(
+    texts: Any, form: TextForm, missing: Collection[str] = (), *, as_text: bool = False, codes: bool = False
+) -> Any:
+    """Return a column of a text file as an array: numbers, or true and false, if all texts are, else text."""
+    plain = not as_text and form.decimal == "." and form.thousands is None
+    if plain and (numbers := _cast(texts)) is not None and not (codes and hold_codes(texts)):
+        return _without(numbers, missing)
+    clean = clean_texts(texts, missing)
+    if not as_text and not (codes and hold_codes(clean)):
+        if clean.null_count == len(clean):
+            return np.full(len(clean), np.nan)
+        if plain and (numbers := _cast(clean)) is not None:
+            return _without(numbers, missing)
+        different = compute.unique(clean).drop_null().to_pylist()
+        if all(text.lower() in ("true", "false") for text in different):
+            return compute.equal(compute.utf8_lower(clean), "true").to_pandas().array
+        if not plain and not np.isnan(written_numbers(different, form.decimal, form.thousands)).any():
+            return _without(numbers_in(clean.to_pandas(), form).to_numpy(), missing)
+    return clean.to_pandas().array
+
+
+def _without(numbers: np.ndarray, missing: Collection[str]) -> np.ndarray:
+    """Numbers with gaps for those that stand for a missing value, such as -999."""
+    marks = written_numbers([mark for mark in missing if mark not in MISSING_MARKS])
+    marked = np.isin(numbers, marks[np.isfinite(marks)]) if len(marks) else marks
+    return np.where(marked, np.nan, numbers) if marked.any() else numbers
+
+
+def _cast(texts: Any) -> np.ndarray | None:
+    """Numbers; None if not all texts are."""
+    try:
+        numbers: np.ndarray = texts.cast(arrow.float64()).to_numpy()
+    except arrow.ArrowInvalid:
+        return None
+    return numbers
+
+
+def clean_texts(texts: Any, missing: Collection[str]) -> Any:
+    """Return an array of text without white space at the ends, and with gaps for those that stand for a missing value."""
+    clean = compute.utf8_trim_whitespace(texts)
+    return compute.if_else(compute.is_in(clean, arrow.array([*missing], arrow.string())), None, clean)
+
+
+def hold_codes(texts: Any) -> bool:
+    """Whether all texts of an array are digits, and at least one has a zero before others."""
+    return hold_leading_zeros(texts) and are_digits(texts)
+
+
+def hold_leading_zeros(texts: Any) -> bool:
+    """Whether at least one text of an array is a zero before other digits."""
+    begin_with_zero = texts.filter(compute.starts_with(texts, "0"))
+    return len(begin_with_zero) > 0 and bool(
+        compute.any(compute.match_substring_regex(compute.unique(begin_with_zero), "^0[0-9]+$")).as_py()
+    )
+
+
+def are_digits(texts: Any) -> bool:
+    """Whether all texts of an array are digits."""
+    return not compute.any(compute.match_substring_regex(texts, "[^0-9]|^$")).as_py()
+
+
+def type_columns(frame: Any, form: TextForm, as_text: Sequence[str] = ()) -> Any:
+    """Return a data frame of a text file whose rows were chosen: columns of which only other rows held words are typed."""
+    infer_dtype = pandas.api.types.infer_dtype
+    changed = {}
+    for name in frame.columns:
+        if name not in as_text and infer_dtype(frame[name], skipna=True) == "string":
+            texts = arrow.chunked_array([arrow.array(frame[name], arrow.string(), from_pandas=True)])
+            changed[name] = type_text(texts, form)
+    return frame.assign(**changed)
+
+
+def clean_frame(frame: Any, given: TextOptions, as_text: Sequence[str] = ()) -> Any:
+    """Return a data frame of a file whose values have types with clean text."""
+    types = pandas.api.types
+    marks, changed = marks_for(None, given.na), {}
+    decimal = find_decimal(given)
+    spelled = Marks(decimal or ".", given.thousands) if decimal or given.thousands else None
+    for name in frame.columns:
+        column = frame[name]
+        if types.is_numeric_dtype(column.dtype) and not types.is_bool_dtype(column.dtype):
+            marks_of_numbers = written_numbers([*given.na])
+            if (missing := column.isin(marks_of_numbers[np.isfinite(marks_of_numbers)])).any():
+                changed[name] = column.mask(missing)
+            continue
+        cleaned = _clean(column, marks)
+        if spelled is not None and name not in as_text and types.infer_dtype(cleaned, skipna=True) == "string":
+            found = numbers_in(cleaned, spelled)
+            cleaned = cleaned if (found.isna() & cleaned.notna()).any() else found
+        if cleaned is not column:
+            changed[name] = cleaned
+    return frame.assign(**changed) if changed else frame
+
+
+def _clean(column: Any, marks: frozenset[str]) -> Any:
+    """The column itself if there is nothing to clean."""
+    types = pandas.api.types
+    if hasattr(column.dtype, "categories"):
+        of_categories = column.cat.categories.to_series()
+        same = _clean(of_categories, marks) is of_categories
+        return column if same else _clean(column.astype(object), marks).astype("category")
+    if types.is_object_dtype(column.dtype):
+        if types.infer_dtype(column, skipna=True) not in ("string", "mixed", "mixed-integer"):
+            return column
+        cleaned = column.map(lambda value: value.strip() if isinstance(value, str) else value)
+    elif types.is_string_dtype(column.dtype):
+        cleaned = column.str.strip()
+    else:
+        return column
+    missing = cleaned.isin(marks)
+    if not missing.any() and not ((cleaned != column) & column.notna()).any():
+        return column
+    return cleaned.mask(missing)
+
+
+def numbers_in(column: Any, form: TextForm | Marks | None) -> Any:
+    """Return the numbers of a column of text, NaN where there is none."""
+    codes, different = pandas.factorize(column)
+    marks = (".", None) if form is None else (form.decimal, form.thousands)
+    numbers = np.append(written_numbers([str(value).strip() for value in different], *marks), np.nan)
+    return pandas.Series(numbers[codes], index=column.index, name=column.name)

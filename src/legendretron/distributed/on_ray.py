@@ -18,12 +18,10 @@ from legendretron._internal.extras import import_extra
 from legendretron._internal.ray_cluster import ray_cluster
 from legendretron._internal.validation import check_integer
 from legendretron.datasets.streams import are_paths, source_of
-from legendretron.distributed.fitting import fit_shards
-from legendretron.distributed.join_group import PATIENCE
+from legendretron.distributed.fitting import PATIENCE, fit_shards
 from legendretron.estimators import load
 from legendretron.estimators.stream_fit import check_streamable
-from legendretron.streaming.arrow import RecordReader
-from legendretron.streaming.as_source import as_source
+from legendretron.streaming.as_source import RecordReader, as_source
 from legendretron.streaming.source import ROWS_OF_A_FILE, Batch, BlockSource, Source
 from legendretron.training.checkpoint import CheckpointStore
 from legendretron.training.layout import JointError, Layout

@@ -14,8 +14,7 @@ from torch import distributed
 
 from legendretron._internal.validation import check_device
 from legendretron.datasets.streams import source_of
-from legendretron.distributed.fitting import fit_shards
-from legendretron.distributed.join_group import join_group, started_by_torchrun
+from legendretron.distributed.fitting import fit_shards, join_group, started_by_torchrun
 from legendretron.training.checkpoint import CheckpointStore, read_progress
 from legendretron.training.layout import Layout
 

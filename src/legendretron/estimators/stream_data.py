@@ -13,9 +13,8 @@ from legendretron._internal.parameters import spell
 from legendretron.estimators.classes import apply_class_weight, swap_labels
 from legendretron.estimators.standardization import Standardizer
 from legendretron.streaming import Batch, Source, Summary, scan
-from legendretron.streaming.read_ahead import read_ahead
-from legendretron.streaming.row_check import HELD_OUT, SAMPLE, BadRowError, RowCheck, row_share
 from legendretron.streaming.scan import merge_summaries
+from legendretron.streaming.source import HELD_OUT, SAMPLE, BadRowError, RowCheck, read_ahead, row_share
 from legendretron.training.batches import Rows
 from legendretron.training.layout import Layout
 

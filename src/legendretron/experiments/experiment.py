@@ -104,7 +104,7 @@ class Outcome:
     runs: list[dict[str, Any]]
 
 
-def checked_outcome(result: object, n_runs: int) -> Outcome:
+def check_outcome(result: object, n_runs: int) -> Outcome:
     """What ``execute`` returned, with plain numbers; a ``ValueError`` says what of it is wrong."""
     if not isinstance(result, Outcome):
         raise ValueError(f"execute must return an Outcome, got {type(result).__name__}.")
@@ -136,7 +136,7 @@ class Experiment:
     ...     report=lambda records, folder: [],
     ...     seeds=5,
     ... )
-    >>> comparison.narrowed(seeds=1).seeds
+    >>> comparison.narrow(seeds=1).seeds
     1
     """
 
@@ -179,7 +179,7 @@ class Experiment:
             if not values or len(set(values)) != len(values):
                 raise ValueError(f"{name} of {self.name} must not be empty or contain duplicates, got {values!r}.")
 
-    def narrowed(
+    def narrow(
         self,
         *,
         datasets: Iterable[str] | None = None,
@@ -215,7 +215,7 @@ class Experiment:
                 raise ValueError(f"sizes must be positive integers, got {list(chosen['sizes'])}.")
         return replace(self, **chosen)
 
-    def shortened(self, epochs: int) -> Experiment:
+    def shorten(self, epochs: int) -> Experiment:
         """Return the experiment with this number of epochs or iterations per training: a trial, not the recipe."""
         asked_epochs = check_integer("epochs", epochs, 1)
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from legendretron._internal.files import write_atomically
 from legendretron.experiments.experiment import Record
-from legendretron.experiments.statistics import Mean
-from legendretron.experiments.store import rounded
+from legendretron.experiments.results import Mean
+from legendretron.experiments.store import round_floats
 from legendretron.plots.axes import axes_or_new
 
 
@@ -40,15 +40,7 @@ def save_panels(panels: Sequence[Any], path: Path, **legend: Any) -> Path:
 
 
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table in Markdown.
-
-    Examples
-    --------
-    >>> print(markdown_table(["a", "b"], [["1", "2"]]))
-    | a | b |
-    | --- | --- |
-    | 1 | 2 |
-    """
+    """A table in Markdown."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
@@ -61,13 +53,7 @@ def as_text(mean: Mean | None, digits: int = 2) -> str:
 
 
 def mark(text: str, verdict: str) -> str:
-    """A text in bold where a verdict is ``"better"``, in italics where it is ``"worse"``.
-
-    Examples
-    --------
-    >>> mark("0.412", "better"), mark("0.412", "=")
-    ('**0.412**', '0.412')
-    """
+    """A text in bold where a verdict is ``"better"``, in italics where it is ``"worse"``."""
     stars = {"better": "**", "worse": "*"}.get(verdict, "")
     return f"{stars}{text}{stars}"
 
@@ -79,12 +65,12 @@ def write_text(path: Path, text: str) -> Path:
 
 
 def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
-    """Write rows with the same names as CSV; missing values are empty, numbers as in :func:`rounded`."""
+    """Write rows with the same names as CSV; missing values are empty, numbers as in :func:`round_floats`."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     buffer = io.StringIO()
     writer = csv.DictWriter(buffer, names, restval="", lineterminator="\n")
     writer.writeheader()
-    writer.writerows(rounded(dict(row)) for row in rows)
+    writer.writerows(round_floats(dict(row)) for row in rows)
     return write_text(path, buffer.getvalue())
 
 
@@ -113,7 +99,7 @@ def save_picture(figure: Any, path: Path) -> Path:
 
 
 def is_trial(records: Sequence[Record]) -> bool:
-    """Whether some runs have other settings than the recipe's, for instance by :meth:`Experiment.shortened`."""
+    """Whether some runs have other settings than the recipe's, for instance by :meth:`Experiment.shorten`."""
     return any(record["trial"] for record in records)
 
 

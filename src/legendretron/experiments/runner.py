@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import os
+import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -14,9 +16,88 @@ from typing import Any
 import torch
 
 from legendretron._internal.json_values import as_json
-from legendretron.experiments.backends import Finished, executed
-from legendretron.experiments.experiment import Batch, Experiment, MissingDataError, OnDownload, Record, Resources
+from legendretron._internal.provenance import provenance
+from legendretron._internal.ray_cluster import ray_cluster
+from legendretron._internal.validation import check_choice
+from legendretron.experiments.experiment import (
+    Batch,
+    Experiment,
+    MissingDataError,
+    OnDownload,
+    Outcome,
+    Record,
+    Resources,
+    check_outcome,
+)
 from legendretron.experiments.store import Store, read_records
+
+BACKENDS = ("loky", "ray")
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A batch that was executed: its outcome, or why there is none."""
+
+    batch: Batch  #: the batch
+    outcome: Outcome | None  #: its outcome; None if it failed
+    error: str  #: message in one line, if it failed
+    seconds: float  #: time taken
+    environment: dict[str, object]  #: device, threads, versions and commit of the process that executed it
+
+
+def _execute(execute: Callable[[Batch, Resources], Outcome], batch: Batch, resources: Resources) -> Finished:
+    """Execute a batch; an error is stored with the batch, and does not stop the others."""
+    began = time.perf_counter()
+    outcome, error = None, ""
+    try:
+        outcome = check_outcome(execute(batch, resources), len(batch.runs))
+    except (ValueError, ArithmeticError, RuntimeError, MemoryError, OSError) as problem:
+        error = " ".join(f"{type(problem).__name__}: {problem}".split())
+    return Finished(batch, outcome, error, time.perf_counter() - began, provenance(resources.device))
+
+
+def execute_batches(
+    execute: Callable[[Batch, Resources], Outcome],
+    batches: Sequence[Batch],
+    resources: Resources,
+    *,
+    backend: str = "loky",
+    n_jobs: int = 1,
+    address: str | None = None,
+) -> Iterator[Finished]:
+    """Execute batches and yield each when it is finished, in any order."""
+    check_choice("backend", backend, BACKENDS)
+    if address is not None and backend == "loky":
+        raise ValueError(f"address is that of a Ray cluster, got {address!r} with backend 'loky'.")
+    if backend == "loky" and (n_jobs == 1 or len(batches) == 1):
+        yield from (_execute(execute, batch, resources) for batch in batches)
+        return
+    import joblib
+
+    with contextlib.ExitStack() as stack:
+        if backend == "ray":
+            stack.enter_context(ray_cluster(n_jobs, address))
+            _register_ray()
+        stack.enter_context(joblib.parallel_config(backend=backend, n_jobs=n_jobs))
+        # one task at a time for each worker: a batch that waits in a worker's queue could be done by another
+        parallel = joblib.Parallel(return_as="generator_unordered", batch_size=1, pre_dispatch="n_jobs")
+        yield from parallel(joblib.delayed(_execute)(execute, batch, resources) for batch in batches)
+
+
+def _register_ray() -> None:
+    """Register Ray with joblib, as a backend that returns results as they arrive and not all at the end.
+
+    A backend says by an attribute whether it supports this, and Ray's inherits False. But its pool calls back after every
+    task, which is all that is needed.
+    """
+    import joblib
+    from ray.util.joblib.ray_backend import RayBackend
+
+    class StreamingRayBackend(RayBackend):  # type: ignore[misc]
+        supports_return_generator = True
+
+    joblib.register_parallel_backend("ray", StreamingRayBackend)
+
 
 #: Share of the free memory that models may take; the rest is for data and intermediate results.
 _SHARE = 0.5
@@ -77,7 +158,7 @@ def sweep(
     resources : Resources
         Folder of data, and device.
     backend, n_jobs, address
-        See :func:`~legendretron.experiments.backends.executed`.
+        See :func:`~legendretron.experiments.runner.executed`.
     batch_size : int, optional
         Most runs to train side by side; all that fit if None.
     render_only : bool
@@ -114,7 +195,7 @@ def sweep(
     skipped: dict[str, str] = {}
     too_large: dict[str, str] = {}
     if render_only:  # existing results do not depend on the data available now
-        sources, available = _recorded(experiment, records.values())
+        sources, available = _find_recorded(experiment, records.values())
     else:
         store = Store(out)
         sources, skipped = _sources(experiment, resources, on_download)
@@ -138,7 +219,9 @@ def sweep(
         return state
     if n_jobs != 1:  # the longest first, so that no long batch runs alone at the end
         batches.sort(key=lambda batch: -sum(experiment.cost(run) for run in batch.runs))
-    for finished in executed(experiment.execute, batches, resources, backend=backend, n_jobs=n_jobs, address=address):
+    for finished in execute_batches(
+        experiment.execute, batches, resources, backend=backend, n_jobs=n_jobs, address=address
+    ):
         if finished.outcome is None:
             state.failed.append((finished.batch, finished.error))
         else:
@@ -179,7 +262,7 @@ def code_of(environment: Mapping[str, Any]) -> str:
     return str(environment["commit"] or environment["versions"]["legendretron"])
 
 
-def _recorded(
+def _find_recorded(
     experiment: Experiment, records: Iterable[Record]
 ) -> tuple[dict[str, str], dict[str, tuple[int | None, ...]]]:
     """Data sets and sizes with results; those of the complete data take precedence over those of a subset."""

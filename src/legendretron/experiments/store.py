@@ -9,39 +9,28 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from legendretron.experiments.experiment import Batch, Outcome, Record, Run, checked_outcome
+from legendretron.experiments.experiment import Batch, Outcome, Record, Run, check_outcome
 
 DIGITS = 10
 DECIMALS = 12
 
 
-def rounded(value: Any) -> Any:
+def round_floats(value: Any) -> Any:
     """Round every float in a value, which may be a list or dict, to :data:`DIGITS` significant digits.
 
     Zero has no sign; integers, text and None stay as they are.
-
-    Examples
-    --------
-    >>> rounded({"accuracy": 66.66666666666667, "p": 1.2345678901234e-26, "gap": -0.0, "seeds": 20})
-    {'accuracy': 66.66666667, 'p': 1.23456789e-26, 'gap': 0.0, 'seeds': 20}
     """
     if isinstance(value, dict):
-        return {name: rounded(entry) for name, entry in value.items()}
+        return {name: round_floats(entry) for name, entry in value.items()}
     if isinstance(value, (list, tuple)):
-        return [rounded(entry) for entry in value]
+        return [round_floats(entry) for entry in value]
     if isinstance(value, float):
         return float(f"{value:.{DIGITS}g}") + 0.0  # -0.0 + 0.0 is 0.0
     return value
 
 
-def rounded_difference(value: float) -> float:
-    """Round a difference to :data:`DECIMALS` decimal places; zero has no sign.
-
-    Examples
-    --------
-    >>> 98.1 - 98.0 == 0.1, rounded_difference(98.1 - 98.0)
-    (False, 0.1)
-    """
+def round_difference(value: float) -> float:
+    """Round a difference to :data:`DECIMALS` decimal places; zero has no sign."""
     return round(float(value), DECIMALS) + 0.0
 
 
@@ -87,7 +76,7 @@ class Store:
         command : str
             Command that repeats it.
         """
-        outcome = checked_outcome(outcome, len(batch.runs))
+        outcome = check_outcome(outcome, len(batch.runs))
         content = {
             "experiment": batch.experiment,
             "dataset": batch.dataset,
@@ -95,11 +84,12 @@ class Store:
             "command": command,
             "trial": batch.trial,
             "settings": dict(batch.settings),
-            "data": {"source": batch.source, **rounded(outcome.data)},
+            "data": {"source": batch.source, **round_floats(outcome.data)},
             "seconds": round(seconds, 3),
             **environment,
             "runs": [
-                {**run.varying, **rounded(measured)} for run, measured in zip(batch.runs, outcome.runs, strict=True)
+                {**run.varying, **round_floats(measured)}
+                for run, measured in zip(batch.runs, outcome.runs, strict=True)
             ],
         }
         line = json.dumps(content, allow_nan=False).encode() + b"\n"

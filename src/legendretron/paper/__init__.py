@@ -1,12 +1,12 @@
 """The paper's tables and figures, and everything that exists only because of its authors' code and files."""
 
 from legendretron.experiments import Experiment
-from legendretron.paper.auc.experiment import TABLE_AUC
-from legendretron.paper.libsvm.experiment import TABLE_LIBSVM
-from legendretron.paper.proper_losses.experiment import FIGURE_PROPER_LOSSES
-from legendretron.paper.runtime.experiment import RUNTIME
-from legendretron.paper.training_size.experiment import FIGURE_TRAINING_SIZE
-from legendretron.paper.vgg.experiment import TABLE_VGG
+from legendretron.paper.auc import TABLE_AUC
+from legendretron.paper.libsvm import TABLE_LIBSVM
+from legendretron.paper.proper_losses import FIGURE_PROPER_LOSSES
+from legendretron.paper.runtime import RUNTIME
+from legendretron.paper.training_size import FIGURE_TRAINING_SIZE
+from legendretron.paper.vgg import TABLE_VGG
 
 __all__ = ["EXPERIMENTS"]
 

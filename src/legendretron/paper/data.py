@@ -27,13 +27,6 @@ def words_of_unit_length(X: scipy.sparse.csr_matrix) -> tuple[scipy.sparse.csr_m
     the largest of their column. The practical guide in Fan, Chang, Hsieh, Wang and Lin (2008), LIBLINEAR: a library for large
     linear classification, JMLR 9, shows its first document.
     ``X`` itself is returned, if its values are the scaled ones already.
-
-    Examples
-    --------
-    >>> counts = scipy.sparse.csr_matrix([[3.0, 0.0, 1.0], [0.0, 1.0, 0.0]])
-    >>> words_of_unit_length(counts)[0].toarray().round(3)
-    array([[0.707, 0.   , 0.707],
-           [0.   , 1.   , 0.   ]])
     """
     if X.nnz and X.data.min() < 0.0:
         raise ValueError(f"news20 has counts or shares of words, but here is {X.data.min():g}; get the published file.")
@@ -55,19 +48,11 @@ WIDTH = 0.75
 _LARGEST_STEP = 1.2
 
 
-def smoothed_digits(X: np.ndarray) -> tuple[np.ndarray, bool]:
+def smooth_digits(X: np.ndarray) -> tuple[np.ndarray, bool]:
     """Smooth images that are not smooth yet, and return whether that was done.
 
     Images ``(n, 256)`` are of 16 x 16 pixels from -1 (background) to 1, else it is a ``ValueError``. They are convolved with
     a Gaussian of 0.75 pixels, with background beyond their edges.
-
-    Examples
-    --------
-    >>> stroke = np.full((1, 256), -1.0)
-    >>> stroke[0, 100:200] = 1.0
-    >>> smooth, changed = smoothed_digits(stroke)
-    >>> changed, bool(np.abs(smooth).max() < 1.0 + 1e-12)
-    (True, True)
     """
     if X.min() < -1.0 - 1e-6 or X.max() > 1.0 + 1e-6 or X.min() > -0.5:
         raise ValueError(
@@ -85,7 +70,7 @@ def smoothed_digits(X: np.ndarray) -> tuple[np.ndarray, bool]:
 TITLES = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST", "kmnist": "Kuzushiji-MNIST"}
 #: Data sets with copies whose values differ from LIBSVM's, and how to convert those.
 _PREPARATIONS: dict[str, tuple[Callable[[Any], tuple[Any, bool]], str]] = {
-    "usps": (smoothed_digits, "smoothed here"),
+    "usps": (smooth_digits, "smoothed here"),
     "news20": (words_of_unit_length, "scaled here"),
 }
 
@@ -142,14 +127,7 @@ def training_images(dataset: str, resources: Resources) -> int:
 
 
 def facts_of(dataset: str, images: ImageSet) -> dict[str, Any]:
-    """Facts about the data for the records: counts, and a label that marks a subset.
-
-    Examples
-    --------
-    >>> pixels, labels = np.zeros((3, 28, 28), np.uint8), np.arange(3)
-    >>> facts_of("kmnist", ImageSet(pixels, labels, pixels, labels, False))["label"]
-    'Kuzushiji-MNIST (3 of 60,000 images, 3 of 10,000 test images)'
-    """
+    """Facts about the data for the records: counts, and a label that marks a subset."""
     info = DATASETS[dataset]
     rows, test_rows = len(images.train_labels), len(images.test_labels)
     parts = [f"{rows:,} of {info.rows:,} images"] if rows < info.rows else []
@@ -169,15 +147,6 @@ def pixel_features(dataset: str, images: ImageSet) -> np.ndarray:
 
     The means and the one scale are those of all available training images, as in the authors' code: training on some of
     them uses the same features, and no label is involved.
-
-    Examples
-    --------
-    >>> pixels = np.array([[[0, 8]], [[2, 10]]], np.uint8)
-    >>> pixel_features("mnist", ImageSet(pixels, np.arange(2), pixels, np.arange(2), False))
-    array([[-1., -1.],
-           [ 1.,  1.],
-           [-1., -1.],
-           [ 1.,  1.]])
     """
     train, test = (part.reshape(len(part), -1).astype(np.float64) for part in (images.train_images, images.test_images))
     mean, scale = train.mean(0), train.std(0).mean()

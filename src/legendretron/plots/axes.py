@@ -14,7 +14,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 _MOST_INSIDE, _MOST_IN_A_COLUMN = 6, 20
 #: Markers for the first round of colours, the second, and so on.
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
-#: Line styles of curves without markers: with as many styles as are no divisor of the number of colours, pairs differ.
+#: Line styles of curves without markers: four, which does not divide the number of colours, so that all pairs differ.
 LINES = ("-", "--", "-.", ":")
 
 
@@ -41,10 +41,10 @@ def axes_or_new(ax: Any, **size: Any) -> Any:
         import matplotlib.pyplot as plt
     except ImportError as error:  # pragma: no cover
         raise ImportError("plots need matplotlib: pip install 'legendretron[plots]'.") from error
-    return _checked(ax) if ax is not None else plt.subplots(layout="constrained", **size)[1]
+    return _check_axes(ax) if ax is not None else plt.subplots(layout="constrained", **size)[1]
 
 
-def _checked(ax: Any) -> Any:
+def _check_axes(ax: Any) -> Any:
     from matplotlib.axes import Axes
 
     if not isinstance(ax, Axes):
@@ -58,7 +58,7 @@ def panels_or_new(ax: Any, n: int, columns: int, size: tuple[float, float]) -> A
         given = np.asarray(ax, dtype=object).ravel()
         if len(given) != n:
             raise ValueError(f"ax must hold {n} axes, one for each panel, got {len(given)}; without ax they are made.")
-        return np.array([_checked(one) for one in given], dtype=object)
+        return np.array([_check_axes(one) for one in given], dtype=object)
     rows = -(-n // columns)
     made = axes_or_new(
         None, nrows=rows, ncols=columns, figsize=(size[0] * columns, size[1] * rows), squeeze=False

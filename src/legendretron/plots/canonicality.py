@@ -13,7 +13,7 @@ from legendretron._internal.validation import check_integer
 from legendretron.links import Link
 from legendretron.links.canonicality import CanonicalityCheck, canonicality, jacobian_defects
 from legendretron.plots.axes import Display, add_legend_below, axes_or_new, styles
-from legendretron.plots.models import core, link_of, named, predictors
+from legendretron.plots.models import core, link_of, name_models, predictors
 
 #: Eigenvalue ratios closer to zero than this are drawn on a linear scale.
 _LINEAR = 1e-3
@@ -35,7 +35,7 @@ class MeasuredLink:
 
     asymmetry: np.ndarray  #: (n,), ``|J - J^T| / |J|`` at each row
     eigenvalue_ratio: np.ndarray  #: (n,), smallest eigenvalue of the symmetric part over its largest in size
-    report: CanonicalityCheck  #: the summary
+    check: CanonicalityCheck  #: the summary
 
     @classmethod
     def of(cls, link: Link, z: torch.Tensor) -> MeasuredLink:
@@ -67,12 +67,12 @@ class CanonicalityDisplay(Display):
     >>> from legendretron import MultinomialLogisticClassifier
     >>> X, y = load_iris(return_X_y=True)
     >>> clf = MultinomialLogisticClassifier(alpha=0.01).fit(X, y)
-    >>> CanonicalityDisplay.from_estimator(clf, X).measured["MultinomialLogisticClassifier"].report.indefinite_share
+    >>> CanonicalityDisplay.from_estimator(clf, X).measured["MultinomialLogisticClassifier"].check.indefinite_share
     0.0
     """
 
     def __init__(self, measured: Mapping[str, MeasuredLink]) -> None:
-        self.measured = named("measured", dict(measured))
+        self.measured = name_models("measured", dict(measured))
 
     @classmethod
     def from_estimator(
@@ -94,7 +94,7 @@ class CanonicalityDisplay(Display):
         check_integer("max_points", max_points, 1)
         check_integer("seed", seed, 0)
         measured = {}
-        for key, model in named("estimator", estimator, name).items():
+        for key, model in name_models("estimator", estimator, name).items():
             inner, features = core(model, X)
             link, z = link_of(inner), predictors(inner, features)
             if len(z) > max_points:
@@ -105,7 +105,9 @@ class CanonicalityDisplay(Display):
     @classmethod
     def from_links(cls, links: Any, z: torch.Tensor, *, name: str | None = None, ax: Any = None) -> CanonicalityDisplay:
         """Measure one or several links at the same predictors ``(n, C - 1)``, and draw."""
-        return cls({key: MeasuredLink.of(link, z) for key, link in named("links", links, name).items()}).plot(ax=ax)
+        return cls({key: MeasuredLink.of(link, z) for key, link in name_models("links", links, name).items()}).plot(
+            ax=ax
+        )
 
     def plot(self, ax: Any = None) -> CanonicalityDisplay:
         """Draw on the axes given, or on new ones."""
@@ -115,10 +117,10 @@ class CanonicalityDisplay(Display):
         ax.axhline(0.0, color="0.5", linewidth=0.8, zorder=1)
         eps = np.finfo(float).eps
         for (name, found), (colour, marker) in zip(self.measured.items(), styles(len(self.measured)), strict=True):
-            report = found.report
+            check = found.check
             label = (
-                f"{name}: median asymmetry {report.median_asymmetry:.1g}, indefinite at {report.indefinite_share:.0%} of "
-                f"{report.n_points:,} rows,\n{report.nonmonotone_share:.1%} of pairs of rows move backwards"
+                f"{name}: median asymmetry {check.median_asymmetry:.1g}, indefinite at {check.indefinite_share:.0%} of "
+                f"{check.n_points:,} rows,\n{check.nonmonotone_share:.1%} of pairs of rows move backwards"
             )
             (self.lines_[name],) = ax.plot(
                 np.maximum(found.asymmetry, eps), found.eigenvalue_ratio, marker, color=colour, alpha=0.55, markersize=4,

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from legendretron._internal.validation import check_choice, check_integer, check_open_unit
 from legendretron.plots.axes import COLOURS, LINES, Display, add_legend, axes_or_new, room_for_legend, width
-from legendretron.plots.models import core, inverse_link, link_of, named, predictors, shown, sigmoid_unit
+from legendretron.plots.models import core, format_label, inverse_link, link_of, name_models, predictors, sigmoid_unit
 
 #: How far links are drawn in the sigmoid's unit, where its probability is 0.001 or 0.999.
 _END = 7.0
@@ -73,7 +73,7 @@ class LinkDisplay(Display):
         self.z = np.asarray(z, dtype=float)
         if self.z.ndim != 1 or not len(self.z) or not np.isfinite(self.z).all():
             raise ValueError(f"z must hold finite predictors of shape (m,), got shape {self.z.shape}.")
-        self.curves, self.bands, self.data = named("curves", dict(curves)), dict(bands or {}), dict(data or {})
+        self.curves, self.bands, self.data = name_models("curves", dict(curves)), dict(bands or {}), dict(data or {})
         self.of = of
         for name, curve in self.curves.items():
             if np.shape(curve) != self.z.shape:
@@ -121,7 +121,7 @@ class LinkDisplay(Display):
         check_open_unit("level", level)
         check_integer("n_samples", n_samples, 1)
         models = {}
-        for key, given in named("estimator", estimator, name).items():
+        for key, given in name_models("estimator", estimator, name).items():
             model, features = core(given, X)
             models[key] = _Curve(key, model, features, n_samples, random_state)
         units = {key: curve.sigmoid_unit() if unit == "sigmoid" else (0.0, 1.0) for key, curve in models.items()}
@@ -143,7 +143,7 @@ class LinkDisplay(Display):
             if len(own) > 1:
                 low, high = np.quantile(own, [(1 - level) / 2, (1 + level) / 2], axis=0)
                 bands[key] = (low, high)
-        seconds = {shown(curve.model.classes_.tolist()[1]) for curve in models.values()}
+        seconds = {format_label(curve.model.classes_.tolist()[1]) for curve in models.values()}
         of = seconds.pop() if len(seconds) == 1 else "the second class"
         return cls(z, curves, bands, data, of, unit).plot(ax=ax)
 

@@ -14,14 +14,14 @@ from legendretron.links import NoisyLink
 from legendretron.losses import LogLoss, ProperLoss
 from legendretron.plots.axes import COLOURS, Display, add_legend_below, axes_or_new, width
 from legendretron.plots.models import (
-    checked_classes,
+    check_classes,
     classes_of,
     core,
+    format_label,
     link_of,
-    named,
+    name_models,
     partial_losses,
     scale_to_log,
-    shown,
 )
 
 #: Line styles of the loss of the first label, of the second, and of the Bayes risk.
@@ -78,10 +78,10 @@ class LossDisplay(Display):
         q = self.probability = np.asarray(probability, dtype=float)
         if q.ndim != 1 or len(q) < 2 or not ((q > 0) & (q < 1)).all() or not (np.diff(q) > 0).all():
             raise ValueError("probability must increase strictly between 0 and 1, and hold at least two values.")
-        self.classes = checked_classes(classes, 2)
+        self.classes = check_classes(classes, 2)
         self.scale = check_choice("scale", scale, ("log", "own"))
         self.losses, self.bayes_risk_ = {}, {}
-        for name, values in named("losses", dict(losses)).items():
+        for name, values in name_models("losses", dict(losses)).items():
             partial = np.asarray(values, dtype=float)
             if partial.shape != (len(q), 2):
                 raise ValueError(f"losses of {name!r} must have shape {(len(q), 2)}, got {partial.shape}.")
@@ -116,7 +116,7 @@ class LossDisplay(Display):
         log_loss : bool
             Whether to draw the log-loss as well.
         """
-        models = {key: core(model)[0] for key, model in named("estimator", estimator, name).items()}
+        models = {key: core(model)[0] for key, model in name_models("estimator", estimator, name).items()}
         q = _probabilities(n_points)
         losses, classes = {}, None
         for key, model in models.items():
@@ -156,7 +156,7 @@ class LossDisplay(Display):
             As in :meth:`from_estimator`.
         """
         q, found = _probabilities(n_points), {}
-        for key, loss in named("losses", losses, name).items():
+        for key, loss in name_models("losses", losses, name).items():
             if not isinstance(loss, ProperLoss):
                 raise ValueError(
                     f"losses must be proper losses, got {type(loss).__name__}; for estimators, from_estimator."
@@ -184,13 +184,13 @@ class LossDisplay(Display):
             self.lines_[name][1].set_label(name)
             handles.append(Line2D([], [], **look, label=name))
         first, second = self.classes
-        texts = (f"loss if {shown(first)} is true", f"loss if {shown(second)} is true", "Bayes risk")
+        texts = (f"loss if {format_label(first)} is true", f"loss if {format_label(second)} is true", "Bayes risk")
         handles += [Line2D([], [], color="0.2", linestyle=s, label=t) for s, t in zip(STYLES, texts, strict=True)]
         unit = "loss (scaled: Bayes risk log 2 at ½)" if self.scale == "log" else "loss"
         highest = _HIGHEST * (max(map(np.max, self.bayes_risk_.values())) / math.log(2) if self.scale == "own" else 1.0)
         ax.set(
             xlim=(0, 1), ylim=(0, highest), ylabel=unit, title="Partial losses and Bayes risk",
-            xlabel=f"predicted probability of {shown(second)}",
+            xlabel=f"predicted probability of {format_label(second)}",
         )  # fmt: skip
         if len(handles) <= _MOST_INSIDE:  # between the curves
             ax.legend(handles=handles, frameon=False, fontsize="small", ncols=2, loc="upper center")

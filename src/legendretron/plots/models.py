@@ -19,7 +19,7 @@ from legendretron.losses import ProperLoss
 from legendretron.simplex import append_reference
 
 
-def named(what: str, given: Any, name: str | None = None) -> dict[str, Any]:
+def name_models(what: str, given: Any, name: str | None = None) -> dict[str, Any]:
     """Return one or several models by name; those in a list are named after their class."""
     if name is not None and not isinstance(name, str):
         raise ValueError(f"name must be a string, got {name!r}.")
@@ -93,12 +93,12 @@ def predictors(estimator: Any, X: Any) -> torch.Tensor:
     return torch.as_tensor(z.reshape(len(z), -1))
 
 
-def shown(label: Any) -> str:
+def format_label(label: Any) -> str:
     """Return a label for a text: strings as they are, numbers as "class 1"."""
     return str(label) if isinstance(label, str) else f"class {label}"
 
 
-def checked_classes(classes: Any, n_classes: int) -> np.ndarray:
+def check_classes(classes: Any, n_classes: int) -> np.ndarray:
     """Return names of the columns; by default their numbers."""
     if classes is None:
         return np.arange(n_classes)
@@ -128,7 +128,7 @@ def as_columns(y: ArrayLike, n_classes: int, classes: Any = None) -> tuple[np.nd
                 "columns by classes=."
             )
         classes = found
-    names = checked_classes(classes, n_classes)
+    names = check_classes(classes, n_classes)
     order = np.argsort(names)
     place = np.searchsorted(names, y, sorter=order).clip(max=n_classes - 1)
     columns = order[place]

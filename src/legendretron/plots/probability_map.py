@@ -15,14 +15,14 @@ from legendretron.links.canonicality import jacobian_defects
 from legendretron.plots.axes import COLOURS, Display, axes_or_new
 from legendretron.plots.models import (
     as_columns,
-    checked_classes,
+    check_classes,
     classes_of,
     core,
+    format_label,
     inverse_link,
     like,
     link_of,
     predictors,
-    shown,
     single,
 )
 from legendretron.plots.triangle import draw_frame, to_plane
@@ -91,7 +91,7 @@ class ProbabilityMapDisplay(Display):
             raise ValueError(f"ProbabilityMapDisplay needs a link of three classes, got {got}.")
         if link is None and p is None:
             raise ValueError("p must be given if there is no link.")
-        self.link, self.classes = link, checked_classes(classes, 3)
+        self.link, self.classes = link, check_classes(classes, 3)
         self.z = None if z is None else np.asarray(z, dtype=float)
         if self.z is not None and (self.z.ndim != 2 or self.z.shape[1] != 2 or not np.isfinite(self.z).all()):
             raise ValueError(f"z must hold finite predictors of shape (n, 2), got shape {self.z.shape}.")
@@ -189,7 +189,7 @@ class ProbabilityMapDisplay(Display):
         for k, label in enumerate(self.classes):
             own = np.empty((0, 2)) if places is None or self.columns is None else places[self.columns == k]
             (self.lines_[str(label)],) = ax.plot(
-                *own.T, marker=_MARKERS[k], color=COLOURS[k], label=shown(label), **look
+                *own.T, marker=_MARKERS[k], color=COLOURS[k], label=format_label(label), **look
             )
         beside = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0), "borderaxespad": 0.0}
         handles, labels = ax.get_legend_handles_labels()

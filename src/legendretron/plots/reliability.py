@@ -26,7 +26,7 @@ from legendretron.plots.axes import (
     room_for_legend,
     styles,
 )
-from legendretron.plots.models import as_columns, named, shown
+from legendretron.plots.models import as_columns, format_label, name_models
 
 Curve = CalibrationCurve | SmoothCalibrationCurve
 
@@ -47,7 +47,7 @@ class Predictions:
             predictions = {"model" if name is None else name: predictions}
         elif name is not None:
             raise ValueError(f"name is for a single model; several are named by their keys, got name={name!r}.")
-        self.tables = {key: _table(key, p) for key, p in named("predictions", dict(predictions)).items()}
+        self.tables = {key: _table(key, p) for key, p in name_models("predictions", dict(predictions)).items()}
         n_columns = next(iter(self.tables.values())).shape[1]
         rows = {key: len(p) for key, p in self.tables.items()}
         if wrong := {key: n for key, n in rows.items() if n != len(np.atleast_1d(np.asarray(y)))}:
@@ -67,7 +67,7 @@ class Predictions:
     def of(cls, estimator: Any, X: Any, y: ArrayLike, name: str | None = None) -> Predictions:
         """Return the predictions of one or several fitted classifiers on the same rows."""
         tables, classes = {}, None
-        for key, model in named("estimator", estimator, name).items():
+        for key, model in name_models("estimator", estimator, name).items():
             check_is_fitted(model)
             if not hasattr(model, "predict_proba"):
                 raise ValueError(f"{key!r} must be a classifier with predict_proba, got {type(model).__name__}.")
@@ -157,7 +157,7 @@ class ReliabilityDisplay(Display):
     """
 
     def __init__(self, curves: Mapping[str, Curve], of: str = "") -> None:
-        self.curves: dict[str, Curve] = named("curves", dict(curves))
+        self.curves: dict[str, Curve] = name_models("curves", dict(curves))
         for name, curve in self.curves.items():
             if not isinstance(curve, CalibrationCurve | SmoothCalibrationCurve):
                 raise ValueError(
@@ -249,7 +249,7 @@ class ReliabilityDisplay(Display):
                     "draws all of them."
                 )
             label = predictions.classes.tolist()[1]
-        return cls(predictions.curves(kind, predictions.column(label), curve), f" of {shown(label)}")
+        return cls(predictions.curves(kind, predictions.column(label), curve), f" of {format_label(label)}")
 
     def plot(self, ax: Any = None) -> ReliabilityDisplay:
         """Draw on the axes given; on a new figure, with the number of predictions below."""
@@ -264,9 +264,9 @@ class ReliabilityDisplay(Display):
         shift = (np.arange(len(self.curves)) - (len(self.curves) - 1) / 2) * 0.006
         for number, ((name, curve), look) in enumerate(zip(self.curves.items(), styles(len(self.curves)), strict=True)):
             if isinstance(curve, CalibrationCurve):
-                self.lines_[name] = _binned(ax, below, name, curve, *look, float(shift[number]))
+                self.lines_[name] = _draw_binned(ax, below, name, curve, *look, float(shift[number]))
             else:
-                self.lines_[name] = _smooth(ax, below, name, curve, look[0], LINES[number % len(LINES)])
+                self.lines_[name] = _draw_smooth(ax, below, name, curve, look[0], LINES[number % len(LINES)])
         kinds = {type(curve) for curve in self.curves.values()}
         notes = {
             CalibrationCurve: "bars: two standard errors",
@@ -282,7 +282,9 @@ class ReliabilityDisplay(Display):
         return self
 
 
-def _binned(ax: Any, below: Any, name: str, curve: CalibrationCurve, colour: str, marker: str, shift: float) -> Any:
+def _draw_binned(
+    ax: Any, below: Any, name: str, curve: CalibrationCurve, colour: str, marker: str, shift: float
+) -> Any:
     filled = curve.count > 0
     drawn = ax.errorbar(
         curve.confidence[filled] + shift,
@@ -300,7 +302,7 @@ def _binned(ax: Any, below: Any, name: str, curve: CalibrationCurve, colour: str
     return drawn.lines[0]
 
 
-def _smooth(ax: Any, below: Any, name: str, curve: SmoothCalibrationCurve, colour: str, dashes: str) -> Any:
+def _draw_smooth(ax: Any, below: Any, name: str, curve: SmoothCalibrationCurve, colour: str, dashes: str) -> Any:
     look = {"color": colour, "linestyle": dashes, "linewidth": 1.5}
     (line,) = ax.plot(
         curve.confidence, curve.frequency, label=f"{name} (calibration error {curve.error:.3f})", zorder=3, **look
@@ -403,7 +405,7 @@ class ClasswiseReliabilityDisplay(Display):
         self.figure_ = self.ax_.figure
         for panel, (label, display) in zip(self.axes_, self.displays.items(), strict=True):
             display.plot(ax=panel)
-            panel.set_title(shown(label))
+            panel.set_title(format_label(label))
             add_legend_below(panel, columns=1)  # small panels have no room inside
             self.lines_[label] = display.lines_
         return self

@@ -21,9 +21,8 @@ from legendretron._internal.fields import (
     optional,
 )
 from legendretron._internal.numbers import marks_of
-from legendretron.preprocessing.dates import DATE_KINDS, dates_of
 from legendretron.preprocessing.drift import Tally, usual_share
-from legendretron.preprocessing.values import Values, numbers_of, read_values, texts_of
+from legendretron.preprocessing.values import DATE_KINDS, Values, dates_of, numbers_of, read_values, texts_of
 
 #: What a column can be.
 KINDS = ("number", "boolean", *DATE_KINDS, "categories", "identifier", "empty")
@@ -143,7 +142,7 @@ class FittedColumn:
         else:
             problem, words = (
                 "outside",
-                f"far outside the range of the fit, {self._shown(self.low)} to {self._shown(self.high)}",
+                f"far outside the range of the fit, {self._format_number(self.low)} to {self._format_number(self.high)}",
             )
         return [
             Tally(self.name, "missing", f"missing{usual}", usual_share(self.gaps, self.rows), self.rows, n_gaps, n),
@@ -158,7 +157,7 @@ class FittedColumn:
             ),
         ]
 
-    def _shown(self, number: float) -> str:
+    def _format_number(self, number: float) -> str:
         return str(np.datetime64(int(number // 1), "D")) if self.is_date else f"{number:.4g}"
 
     @functools.cached_property

@@ -9,8 +9,8 @@ from contextvars import ContextVar, Token
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-#: Values that are not like those of the fit are worth a word if they are all, or so many of all and so many times the usual
-#: share, and if it is so much less likely that both shares are the same than that they differ.
+#: Values unlike those of the fit are worth a warning if all are, or half of them and twice the usual share, and if equal
+#: shares are 10,000 times less likely than different ones.
 _MOST, _TIMES, _LESS_LIKELY = 0.5, 2.0, 1e-4
 #: Columns that a warning names.
 _NAMED = 5

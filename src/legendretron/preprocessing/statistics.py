@@ -9,16 +9,23 @@ import numpy as np
 from legendretron._internal.numbers import Marks, marks_of
 from legendretron._internal.parameters import spell
 from legendretron.preprocessing.column import FittedColumn
-from legendretron.preprocessing.dates import DATE_KINDS, dates_of, look_like_dates, look_like_other_dates, may_be_either
-from legendretron.preprocessing.values import Values, numbers_of
+from legendretron.preprocessing.values import (
+    DATE_KINDS,
+    Values,
+    dates_of,
+    look_like_dates,
+    look_like_other_dates,
+    may_be_either,
+    numbers_of,
+)
 
-#: Different values of a column that are counted. Those that appear for the first time after so many others are pooled.
+#: Distinct values of a column that are counted; later ones are pooled.
 MOST_COUNTED = 100_000
-#: Nearly all values are different from this share on, if there are at least so many.
+#: At least 20 values, 90 % distinct: an identifier.
 _IDENTIFIER_SHARE, _IDENTIFIER_ROWS = 0.9, 20
-#: Numbers of rows are dense if their range is at most so many times as wide as there are rows.
+#: Whole numbers count rows if their range is at most twice the number of rows.
 _DENSE = 2.0
-#: A column of text is one of numbers with a few words in it, if it has so many different numbers, and words at most.
+#: Text with at least 10 distinct numbers and at most 3 words is a column of numbers with marks of gaps.
 _LEAST_NUMBERS, _MOST_WORDS = 10, 3
 #: Signs before or after a number, such as those of currencies.
 _WITH_SIGN = re.compile(r"[+-]?([$€£¥])? ?[+-]?[0-9][0-9.,' ]*(?(1)| ?(?:[$€£¥%‰]))")
@@ -105,7 +112,7 @@ class ColumnStatistics:
             else:
                 del self.dates[kind]
 
-    def fitted(self, max_categories: int) -> FittedColumn:
+    def fit_column(self, max_categories: int) -> FittedColumn:
         """Return what the column becomes, or raise a ``ValueError`` if that cannot be told."""
         if self.kind is None:
             return FittedColumn(self.name, "empty", self.gaps, rows=self.rows)

@@ -13,7 +13,7 @@ import numpy as np
 from markupsafe import Markup
 from markupsafe import escape as escaped
 
-from legendretron.report.markup import figure, number, shortened
+from legendretron.report.markup import figure, number, shorten
 
 #: Margins around the axes: left, right, top, bottom.
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46, 12, 8, 40
@@ -25,13 +25,7 @@ _DASHES = ' stroke-dasharray="5 4"'
 
 
 def ticks(low: float, high: float, most: int = 6) -> list[float]:
-    """Return round numbers between two bounds.
-
-    Examples
-    --------
-    >>> ticks(0.0, 1.0)
-    [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
-    """
+    """Return round numbers between two bounds."""
     if not high > low:
         return [low]
     rough = (high - low) / most
@@ -183,7 +177,7 @@ class Chart:
             at = self._y(value)
             parts.append(_rule(left, right, at, at) + _text("tick", left - 5, at + 4, "end", _tick_text(value)))
         room = int((self._width - _LEFT - _RIGHT) / _LETTER)
-        x, y = shortened(self._labels[0], room), shortened(self._labels[1], int((bottom - top) / _LETTER))
+        x, y = shorten(self._labels[0], room), shorten(self._labels[1], int((bottom - top) / _LETTER))
         middle = (top + bottom) / 2
         parts.append(
             f'<text class="label" x="{(left + right) / 2:.1f}" y="{self._height - 6}" text-anchor="middle">'
@@ -246,7 +240,7 @@ def forest(entries: Sequence[tuple[str, float, float, float, str]], label: str) 
         anchor, side = ("start", 10) if at(value) < width / 2 else ("end", width - 10)
         text = f"{name}: {number(value)} ({number(low)} to {number(high)})"
         parts.append(
-            f'<text class="label" x="{side}" y="{y - 8}" text-anchor="{anchor}">{escaped(shortened(name, 50))}</text>'
+            f'<text class="label" x="{side}" y="{y - 8}" text-anchor="{anchor}">{escaped(shorten(name, 50))}</text>'
             f'<line class="whisker {colour}" x1="{at(low):.1f}" x2="{at(high):.1f}" y1="{y}" y2="{y}"/>'
             + _circle("dot", colour, at(value), y, 4.5, text)
         )
@@ -266,7 +260,7 @@ def heat_map(share: np.ndarray, names: Sequence[str], tips: Callable[[int, int],
     size = margin + cell * n + 4
     parts = []
     for k, name in enumerate(names):
-        at, short = margin + cell * (k + 0.5), escaped(shortened(name, 14))
+        at, short = margin + cell * (k + 0.5), escaped(shorten(name, 14))
         parts.append(f'<text class="tick" x="{margin - 4}" y="{at + 3.5:.1f}" text-anchor="end">{short}</text>')
         parts.append(
             f'<text class="tick" transform="translate({at + 3.5:.1f} {margin - 4}) rotate(-90)" text-anchor="start">'

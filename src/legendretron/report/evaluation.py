@@ -5,36 +5,108 @@ from __future__ import annotations
 import html
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy.sparse
 from markupsafe import Markup
+from scipy.special import log_softmax
 
 from legendretron._internal.files import write_atomically
 from legendretron._internal.validation import check_integer
-from legendretron.diagnostics.decomposition import LEAST_ROWS, Recalibrated, folds_for, recalibrate
+from legendretron.diagnostics.decomposition import LEAST_ROWS, Fold, Recalibrated, folds_for, out_of_fold, recalibrate
 from legendretron.diagnostics.intervals import Estimate
+from legendretron.estimators import MultinomialLogisticClassifier
 from legendretron.estimators.base import LinearLinkClassifier
 from legendretron.estimators.feature_drift import feature_tallies
 from legendretron.plots.models import core
 from legendretron.preprocessing.drift import DriftWatch
-from legendretron.report.cross_fitting import features_for_logistic, logistic_regression
 from legendretron.report.markup import page, rows_in_words
 from legendretron.report.measured import SCORES, Measured
-from legendretron.report.rows import Contestant, Rows, feature_names, inner, predicted, rows_of, taken
-from legendretron.report.sections.answer import main_numbers, summary
+from legendretron.report.rows import (
+    Contestant,
+    EvaluationRows,
+    feature_names,
+    inner,
+    predict_rows,
+    rows_of,
+    select_rows,
+)
 from legendretron.report.sections.calibration import calibration, class_errors
 from legendretron.report.sections.card import card
-from legendretron.report.sections.classes import classes, confusions, ranking
+from legendretron.report.sections.classes import classes, confusions, prediction_sets, ranking
 from legendretron.report.sections.coefficients import coefficients
 from legendretron.report.sections.labels import judge_labels, labels
-from legendretron.report.sections.learned import learned
-from legendretron.report.sections.scores import comparison, scores
-from legendretron.report.sections.sets import prediction_sets
+from legendretron.report.sections.learned import describe_link
+from legendretron.report.sections.scores import comparison, main_numbers, scores, summary
 from legendretron.report.sections.training import training
+
+# A saved model brings no training data along. So a logistic regression, and the maps that recalibrate the model, are fitted
+# to some of the given rows and judged on the others, by turns.
+
+#: Most numbers (rows x columns x classes) a logistic regression is fitted to, and most that its penalty is chosen on.
+_MOST_NUMBERS, _MOST_TUNED = 1.4e7, 7e6
+
+
+def features_for_logistic(X: Any) -> tuple[Any, str]:
+    """Return features as numbers, or None and the reason why a logistic regression cannot take them."""
+    if scipy.sparse.issparse(X):
+        matrix = X.tocsr()
+        values = matrix.data
+    else:
+        try:
+            matrix = values = np.asarray(X, dtype=np.float64)
+        except (TypeError, ValueError):
+            return None, "some columns are not numbers"
+    if matrix.ndim != 2:
+        return None, "the features are not a table"
+    if not np.isfinite(values).all():
+        return None, "some values are missing or infinite"
+    return matrix, ""
+
+
+def logistic_regression(X: Any, rows: EvaluationRows, folds: list[Fold]) -> tuple[np.ndarray | None, int]:
+    """Return log-probabilities of a tuned logistic regression, and the number of rows that it was fitted to.
+
+    None if the rows to fit to have one class only.
+    """
+    X = _single(X)
+    columns = X.nnz / max(X.shape[0], 1) if scipy.sparse.issparse(X) else X.shape[1]
+    most, most_tuned = (
+        max(int(numbers / max(columns * len(rows.classes), 1)), LEAST_ROWS) for numbers in (_MOST_NUMBERS, _MOST_TUNED)
+    )
+
+    def fit(part: np.ndarray) -> Callable[[np.ndarray], tuple[np.ndarray]] | None:
+        if len(np.unique(rows.y[part])) < 2:
+            return None
+        tuned = part[:most_tuned] if len(np.unique(rows.y[part[:most_tuned]])) > 1 else part
+        model = MultinomialLogisticClassifier(random_state=0)
+        model.fit(X[tuned], rows.y[tuned], sample_weight=rows.weight[tuned])
+        if len(tuned) < len(part):  # the penalty is added to a mean loss: with more rows, it is to be smaller
+            model = MultinomialLogisticClassifier(alpha=model.alpha_ * len(tuned) / len(part))
+            model.fit(X[part], rows.y[part], sample_weight=rows.weight[part])
+
+        def predict(others: np.ndarray) -> tuple[np.ndarray]:
+            # a class that none of these rows has may be that of the next one
+            log_p = np.full((len(others), len(rows.classes)), -np.log(len(part) + 1.0))
+            log_p[:, model.classes_] = model.predict_log_proba(X[others])
+            return (log_softmax(log_p, axis=1),)
+
+        return predict
+
+    found, fitted_to = out_of_fold((len(rows), len(rows.classes)), folds, most, fit)
+    return (None if found is None else found[0]), fitted_to
+
+
+def _single(X: Any) -> Any:
+    """Features in single precision, for speed; dense ones in units of their spread, so that no digit of it is lost."""
+    if scipy.sparse.issparse(X):
+        return X.astype(np.float32)
+    spread = X.std(0)
+    return ((X - X.mean(0)) / np.where(spread > 0, spread, 1.0)).astype(np.float32)
 
 
 class EvaluationReport:
@@ -116,20 +188,20 @@ class EvaluationReport:
         began = time.perf_counter()
         seed = check_integer("random_state", random_state, 0)
         rows, n_given = rows_of(model, y, sample_weight, row_numbers), len(np.asarray(y))
-        X = taken(X, rows, n_given)
+        X = select_rows(X, rows, n_given)
         names = _names(model, against, name, against_name)
         given = log_proba if isinstance(log_proba, tuple) else (log_proba, None)
         with DriftWatch():  # what there is to say is found below
-            log_p = predicted(model, X, rows, "model", given[0])
+            log_p = predict_rows(model, X, rows, "model", given[0])
         contestants = {"model": Contestant.of(names[0], rows.y, log_p)}
         models = {names[0]: model}
         if against is not None:
             other, other_X = against if isinstance(against, tuple) else (against, X)
             if isinstance(against, tuple):
-                other_X = taken(other_X, rows, n_given, "X of against")
+                other_X = select_rows(other_X, rows, n_given, "X of against")
             models[names[1]] = other
             with DriftWatch():  # the first model's columns are named, once
-                other_log_p = predicted(other, other_X, rows, "against", given[1])
+                other_log_p = predict_rows(other, other_X, rows, "against", given[1])
             contestants["against"] = Contestant.of(names[1], rows.y, other_log_p)
         with DriftWatch() as watch:
             classifier, features = inner(model, X)
@@ -154,7 +226,7 @@ class EvaluationReport:
         parts["sets"] = ("Prediction sets", prediction_sets(core(model)[0], measured, seed))
         parts["confusions"] = ("Mistakes", confusions(measured))
         parts["ranking"] = ("ROC", ranking(measured))
-        parts["learned"] = ("Link and loss", learned(classifier, features, rows))
+        parts["learned"] = ("Link and loss", describe_link(classifier, features, rows))
         if matrix is not None:
             own = feature_names(core(model)[0] if core(model)[0] is classifier else model, classifier, matrix.shape[1])
             parts["coefficients"] = ("Coefficients", coefficients(classifier, matrix, own, rows))
@@ -211,7 +283,7 @@ def _names(model: Any, against: Any, name: str | None, against_name: str | None)
 
 
 def _add_comparisons(
-    contestants: dict[str, Contestant], rows: Rows, matrix: Any, reason: str, seed: int
+    contestants: dict[str, Contestant], rows: EvaluationRows, matrix: Any, reason: str, seed: int
 ) -> tuple[list[str], dict[str, Recalibrated]]:
     """Add what the model is compared with; return how it was made, as HTML, and the recalibrated models."""
     folds = folds_for(len(rows), seed)

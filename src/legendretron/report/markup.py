@@ -152,24 +152,24 @@ def _glue(text: Any) -> Any:
     return text.replace(" %", "\N{NO-BREAK SPACE}%")
 
 
-def shortened(text: Any, most: int) -> str:
+def shorten(text: Any, most: int) -> str:
     """Return text cut to a length, with an ellipsis.
 
     Examples
     --------
-    >>> shortened("a long name", 6)
+    >>> shorten("a long name", 6)
     'a lon…'
     """
     text = str(text)
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
-def abridged(text: str, most: int = 60) -> str:
+def abridge(text: str, most: int = 60) -> str:
     """Return text without its middle if it is longer than that: names often differ at their ends.
 
     Examples
     --------
-    >>> abridged("a very long name, number 7", 15)
+    >>> abridge("a very long name, number 7", 15)
     'a very …umber 7'
     """
     half = (most - 1) // 2

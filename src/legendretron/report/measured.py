@@ -12,7 +12,7 @@ from legendretron.diagnostics.decomposition import decompose
 from legendretron.diagnostics.intervals import LEVEL, Estimate, drawn_means, exact_interval, interval
 from legendretron.diagnostics.scores import Scores, area_under_curve
 from legendretron.diagnostics.smooth_calibration import smooth_errors_by_chance
-from legendretron.report.rows import Contestant, Rows
+from legendretron.report.rows import Contestant, EvaluationRows
 
 #: Scores, and whether lower ones are better.
 SCORES = {"accuracy": False, "log_loss": True, "brier": True, "auc": False}
@@ -26,7 +26,7 @@ class CalibrationError(NamedTuple):
     """Smooth calibration error of the predicted class."""
 
     error: float  #: mean distance between probability and frequency
-    by_chance: float  #: what a model whose probabilities are right stays below, on so many rows, in 95 of 100 cases
+    by_chance: float  #: 95th percentile for a perfectly calibrated model, on as many rows
 
 
 class ClassArea(NamedTuple):
@@ -41,7 +41,11 @@ class Measured:
     """Scores of contestants on the same rows, and of those of which there are log-probabilities after recalibration."""
 
     def __init__(
-        self, rows: Rows, contestants: Mapping[str, Contestant], calibrated: Mapping[str, np.ndarray], seed: int
+        self,
+        rows: EvaluationRows,
+        contestants: Mapping[str, Contestant],
+        calibrated: Mapping[str, np.ndarray],
+        seed: int,
     ) -> None:
         self.rows, self.contestants = rows, dict(contestants)
         #: scores of those that were recalibrated, in parts
@@ -70,9 +74,11 @@ class Measured:
             self._value[key, "auc"] = float(np.nanmean(found.area))
             influence[key, "auc"] = self._value[key, "auc"] + found.influence
         if len(self.ranked) == len(rows):
-            self._draws = _drawn(columns | influence, rows.weight, seed)
+            self._draws = _draw_means(columns | influence, rows.weight, seed)
         else:
-            self._draws = _drawn(columns, rows.weight, seed) | _drawn(influence, rows.weight[self.ranked], seed)
+            self._draws = _draw_means(columns, rows.weight, seed) | _draw_means(
+                influence, rows.weight[self.ranked], seed
+            )
         if "dummy" in self.contestants:  # all pairs are ties
             self._value["dummy", "auc"] = 0.5
             self._draws["dummy", "auc"] = np.full_like(self._draws["dummy", "accuracy"], 0.5)
@@ -134,7 +140,7 @@ class Measured:
         return CalibrationError(scores.calibration_error(weight), float(np.quantile(chance, LEVEL)))
 
 
-def _drawn(
+def _draw_means(
     columns: dict[tuple[str, str], np.ndarray], weight: np.ndarray, seed: int
 ) -> dict[tuple[str, str], np.ndarray]:
     means = drawn_means(np.column_stack([*columns.values()]), weight, seed)

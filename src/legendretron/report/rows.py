@@ -15,8 +15,8 @@ from legendretron._internal.labels import check_labels
 from legendretron._internal.sklearn_compat import check_sample_weight
 from legendretron.diagnostics.scores import RowScores, row_scores
 from legendretron.estimators import LegendreCalibrator
-from legendretron.plots.models import core, shown
-from legendretron.report.markup import abridged
+from legendretron.plots.models import core, format_label
+from legendretron.report.markup import abridge
 
 #: Probabilities below this count as this, so that a single impossible label does not make every mean infinite.
 LEAST_PROBABILITY = 1e-15
@@ -25,7 +25,7 @@ _NAMED = 5
 
 
 @dataclass(frozen=True)
-class Rows:
+class EvaluationRows:
     """Rows with labels."""
 
     y: np.ndarray  #: (n,), labels, as indices into ``classes``
@@ -46,7 +46,7 @@ class Rows:
     @property
     def spoken(self) -> list[str]:
         """Labels for sentences and legends: numbers as "class 1"."""
-        return _none_long([shown(label) for label in self.classes.tolist()])
+        return _none_long([format_label(label) for label in self.classes.tolist()])
 
     @property
     def share(self) -> np.ndarray:
@@ -60,7 +60,7 @@ class Rows:
 
 def _none_long(names: list[str]) -> list[str]:
     """Names without their middles where they are long, unless some could then not be told apart."""
-    short = [abridged(name) for name in names]
+    short = [abridge(name) for name in names]
     return short if len(set(short)) == len(set(names)) else names
 
 
@@ -82,7 +82,7 @@ class Contestant:
         return cls(name, log_p, row_scores(y, log_p), impossible)
 
 
-def rows_of(model: Any, y: Any, sample_weight: Any, row_numbers: Any = None) -> Rows:
+def rows_of(model: Any, y: Any, sample_weight: Any, row_numbers: Any = None) -> EvaluationRows:
     """Check labels, weights and numbers of rows; rows of weight zero are left out."""
     _check_classifier(model, "model")
     check_labels(y)
@@ -94,7 +94,7 @@ def rows_of(model: Any, y: Any, sample_weight: Any, row_numbers: Any = None) -> 
     different, inverse = np.unique(labels, return_inverse=True)
     if unknown := [label for label in different.tolist() if label not in places]:
         raise ValueError(
-            f"y holds labels that the model does not know: {_listed(unknown)}; it knows {_listed(places)}."
+            f"y holds labels that the model does not know: {_join_labels(unknown)}; it knows {_join_labels(places)}."
         )
     numbers = np.asarray([places[label] for label in different.tolist()])[inverse]
     weight = check_sample_weight(sample_weight, np.empty((len(labels), 1)))
@@ -112,7 +112,7 @@ def rows_of(model: Any, y: Any, sample_weight: Any, row_numbers: Any = None) -> 
             f"row_numbers must hold an integer for each of {len(labels)} labels, got {called.dtype} of shape {called.shape}."
         )
     weight *= len(place) / weight.sum()
-    return Rows(numbers[place], classes, weight, sample_weight is not None, place, called[place])
+    return EvaluationRows(numbers[place], classes, weight, sample_weight is not None, place, called[place])
 
 
 def _check_classifier(model: Any, what: str) -> None:
@@ -121,13 +121,13 @@ def _check_classifier(model: Any, what: str) -> None:
         raise ValueError(f"{what} must be a classifier with predict_proba, got {type(model).__name__}.")
 
 
-def _listed(labels: Any) -> str:
+def _join_labels(labels: Any) -> str:
     shown = [repr(label) for label in list(labels)[:_NAMED]]
     more = f" and {len(labels) - _NAMED} more" if len(labels) > _NAMED else ""
     return ", ".join(shown) + more
 
 
-def taken(X: Any, rows: Rows, n_given: int, what: str = "X") -> Any:
+def select_rows(X: Any, rows: EvaluationRows, n_given: int, what: str = "X") -> Any:
     """Return the rows of a table that count; raise a ``ValueError`` if it has not as many rows as there are labels."""
     n = X.shape[0] if hasattr(X, "shape") else len(X)
     if n != n_given:
@@ -139,14 +139,14 @@ def taken(X: Any, rows: Rows, n_given: int, what: str = "X") -> Any:
     return X[rows.place] if hasattr(X, "shape") else [X[place] for place in rows.place]
 
 
-def predicted(model: Any, X: Any, rows: Rows, what: str, known: Any = None) -> np.ndarray:
+def predict_rows(model: Any, X: Any, rows: EvaluationRows, what: str, known: Any = None) -> np.ndarray:
     """Return log-probabilities of the rows, classes in the order of ``rows.classes``; of all given rows they may be known."""
     _check_classifier(model, what)
     own = np.asarray(model.classes_)
     if set(own.tolist()) != set(rows.classes.tolist()):
         raise ValueError(
-            f"{what} must have the classes {_listed(rows.classes.tolist())}, as the other model has, got "
-            f"{_listed(own.tolist())}."
+            f"{what} must have the classes {_join_labels(rows.classes.tolist())}, as the other model has, got "
+            f"{_join_labels(own.tolist())}."
         )
     with warnings.catch_warnings(), np.errstate(divide="ignore"):
         warnings.filterwarnings("ignore", message="divide by zero encountered in log", category=RuntimeWarning)

@@ -1,17 +1,260 @@
-"""Anything that rows can be read from, as a source."""
+"""Anything that rows can be read from, data sets of pyarrow among it, as a source."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse
 import torch
 from torch.utils.data import DataLoader, SequentialSampler
 
-from legendretron.streaming.arrow import ArrowSource, RecordReader, is_arrow_dataset, is_record_batch
-from legendretron.streaming.source import Batch, BlockSource, Source
+from legendretron._internal.columns import check_names, choose_names
+from legendretron._internal.extras import arrow, arrow_datasets, compute, parquet
+from legendretron.streaming.source import ROWS_OF_A_FILE, Batch, BlockSource, Source
+
+_EXACT = 2.0**53  # up to here a double holds every integer
+
+
+def is_record_batch(item: Any) -> bool:
+    """Whether it is a record batch or a table of pyarrow; pyarrow is not imported for it."""
+    return type(item).__module__.partition(".")[0] == "pyarrow" and hasattr(item, "schema") and hasattr(item, "column")
+
+
+@dataclass(frozen=True)
+class RecordReader:
+    """What the columns of record batches mean."""
+
+    target: str | None = None  #: column of the labels
+    #: columns of the features, in their order; None for all but the target and the weights
+    features: tuple[str, ...] | None = None
+    weight: str | None = None  #: column of the weights
+    drop: tuple[str, ...] = ()  #: columns to leave out
+    single: bool = False  #: whether all features are float32, and become that; else float64
+
+    @classmethod
+    def of_schema(cls, schema: Any, asked: Self | None, place: str = "the source") -> Self:
+        """What is asked for, after a check of all names and types against a schema; a ``ValueError`` says what is wrong."""
+        asked = cls() if asked is None else asked
+        names = [name for name in schema.names if not name.startswith("__index_level_")]
+        check_names(place, names)
+        chosen = choose_names(
+            place, names, target=asked.target, weight=asked.weight, features=asked.features, drop=asked.drop
+        )
+        wrong = [name for name in chosen if not _is_number(schema.field(name).type)]
+        if wrong:
+            kinds = ", ".join(f"{name!r} ({schema.field(name).type})" for name in wrong[:8])
+            rest = f" and {len(wrong) - 8} more" if len(wrong) > 8 else ""
+            label = "" if asked.target is not None else "give the column of the labels as target, "
+            raise ValueError(
+                f"columns that are not numbers in {place}: {kinds}{rest}; {label}leave them out (drop), or encode them as "
+                "numbers."
+            )
+        single = all(schema.field(name).type == arrow.float32() for name in chosen)
+        return replace(asked, features=tuple(chosen), single=single)
+
+    @property
+    def columns(self) -> list[str]:
+        """All columns that are read."""
+        special = [name for name in (self.target, self.weight) if name is not None]
+        return [*(self.features or ()), *special]
+
+    def check_file(self, schema: Any, first: Any, place: str, first_place: str) -> None:
+        """Raise a ``ValueError`` unless a file has the columns of the first one, numbers where that has numbers."""
+        for name in self.columns:
+            if name not in schema.names:
+                raise ValueError(f"{place} has no column {name!r}, which {first_place} has.")
+            here, there = schema.field(name).type, first.field(name).type
+            if here != there and not (_is_number(here) and _is_number(there)):
+                raise ValueError(
+                    f"column {name!r} changes its type: it is {here} in {place}, but {there} in {first_place}; write all "
+                    "files with one type."
+                )
+
+    def __call__(self, batch: Any, origin: str, first_row: int, constants: Mapping[str, Any] | None = None) -> Batch:
+        """Convert a record batch; ``constants`` are columns that have one value for all rows, such as those of partitions."""
+        assert self.features is not None
+        n, fixed = batch.num_rows, constants or {}
+        X = np.empty((n, len(self.features)), dtype=np.float32 if self.single else np.float64)
+        for place, name in enumerate(self.features):
+            X[:, place] = fixed[name] if name in fixed else _numbers(batch.column(name), name, origin)
+        y = weight = None
+        if self.target is not None:
+            y = np.full(n, fixed[self.target]) if self.target in fixed else _labels(batch.column(self.target))
+        if self.weight is not None:
+            weight = _numbers(batch.column(self.weight), self.weight, origin).astype(np.float64)
+        return Batch(X, y, weight, np.arange(first_row, first_row + n), origin)
+
+
+def _is_number(kind: Any) -> bool:
+    types = arrow.types
+    return any(test(kind) for test in (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal))
+
+
+def _numbers(column: Any, name: str, origin: str) -> np.ndarray:
+    """Numbers of a column; missing ones are NaN."""
+    if not _is_number(column.type):
+        raise ValueError(f"{origin}: column {name!r} must hold numbers, but here it is of type {column.type}.")
+    if arrow.types.is_decimal(column.type) or arrow.types.is_boolean(column.type):
+        # booleans by way of integers, from which they are cast
+        column = column.cast(arrow.float64() if arrow.types.is_decimal(column.type) else arrow.uint8())
+    values: np.ndarray = _to_numpy(column)
+    return values
+
+
+def _labels(column: Any) -> np.ndarray:
+    """Labels, text without white space at its ends; missing and empty ones are NaN among numbers, and None among others."""
+    if arrow.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if arrow.types.is_string(column.type) or arrow.types.is_large_string(column.type):
+        column = compute.utf8_trim_whitespace(column)
+        column = compute.if_else(compute.equal(column, ""), None, column)
+    values: np.ndarray = _to_numpy(column)
+    if values.dtype.kind in "fu":
+        present = values[~np.isnan(values)] if values.dtype.kind == "f" else values
+        if (np.abs(present) <= _EXACT).all() and (present == np.floor(present)).all() and len(present) == len(values):
+            return values.astype(np.int64)
+    return values
+
+
+def _to_numpy(column: Any) -> np.ndarray:
+    # that of a chunked array, a table's, has no such option
+    values: np.ndarray = column.to_numpy() if hasattr(column, "chunks") else column.to_numpy(zero_copy_only=False)
+    return values
+
+
+_BATCH_ROWS = 2**14
+#: Bytes of each column that are read from a file at once. Without this a reader holds whole row groups.
+_BUFFER = 2**16
+#: Columns that are read at once, those of one row group at least: of each there is a page in memory, or two, of a megabyte.
+_COLUMNS_AT_ONCE = 128
+
+
+def is_arrow_dataset(data: Any) -> bool:
+    """Whether it is a ``pyarrow.dataset.Dataset``; pyarrow is not imported for it."""
+    return any(kind.__module__.startswith("pyarrow") and kind.__name__ == "Dataset" for kind in type(data).__mro__)
+
+
+@dataclass(frozen=True)
+class _Block:
+    """A row group of a Parquet file, or a whole file of another format."""
+
+    file: int
+    fragment: Any
+    group: int | None
+    first_row: int
+    origin: str
+    constants: dict[str, Any]
+
+
+class ArrowSource(BlockSource):
+    """A ``pyarrow.dataset.Dataset``. Only the columns that are needed are read.
+
+    All files are opened at once here: damaged ones, and columns that change their type, are found before any work.
+    """
+
+    def __init__(self, dataset: Any, reader: RecordReader, *, batch_rows: int = _BATCH_ROWS) -> None:
+        if getattr(dataset, "_scan_options", {}).get("filter") is not None:
+            raise ValueError(
+                "source must be a data set without a filter; write the rows that are wanted to files first."
+            )
+        self._batch_rows = batch_rows
+        self._reader = RecordReader.of_schema(dataset.schema, reader)
+        self.feature_names = self._reader.features
+        self.n_rows: int | None = 0
+        self._blocks: list[_Block] = []
+        first: tuple[Any, str] | None = None
+        for file, fragment in enumerate(dataset.get_fragments()):
+            place = _place(fragment, file)
+            constants = dict(arrow_datasets.get_partition_keys(fragment.partition_expression))
+            if not _is_parquet(fragment):
+                self._blocks.append(_Block(file, fragment, None, 0, place, constants))
+                self.n_rows = None  # only counted by reading
+                continue
+            with _naming(place), _opened(fragment) as parquet:
+                schema, metadata = parquet.schema_arrow, parquet.metadata
+                rows = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
+            for name, value in constants.items():
+                if name not in schema.names:
+                    schema = schema.append(arrow.field(name, arrow.scalar(value).type))
+            first = (schema, place) if first is None else first
+            self._reader.check_file(schema, first[0], place, first[1])
+            starts = np.concatenate([[0], np.cumsum(rows)])
+            self._blocks += [
+                _Block(file, fragment, group, int(start), f"{place}, row group {group}", constants)
+                for group, start in enumerate(starts[:-1])
+            ]
+            if self.n_rows is not None:
+                self.n_rows += int(starts[-1])
+        if first is not None:  # the files say more than the data set, whose types are those of the first
+            self._reader = RecordReader.of_schema(self._common(dataset), reader)
+        self.at_once = max(1, min(self.at_once, _COLUMNS_AT_ONCE // len(self._reader.columns)))
+        self.n_blocks = len(self._blocks)
+        if not self._blocks:
+            raise ValueError("source is a data set without rows.")
+
+    def _common(self, dataset: Any) -> Any:
+        """The schema of all files: features are float32 only if they are in each of them."""
+        schema = dataset.schema
+        for fragment in {block.file: block.fragment for block in self._blocks}.values():
+            if not _is_parquet(fragment):
+                continue
+            own = fragment.physical_schema
+            for name in self._reader.features or ():
+                if name in own.names and own.field(name).type != arrow.float32():
+                    place = schema.get_field_index(name)
+                    if schema.field(place).type == arrow.float32():
+                        schema = schema.set(place, arrow.field(name, arrow.float64()))
+        return schema
+
+    def read_block(self, block: int) -> Iterator[Batch]:
+        """One row group, or a file of another format than Parquet."""
+        own = self._blocks[block]
+        done, reader = own.file * ROWS_OF_A_FILE + own.first_row, self._reader
+        with _naming(own.origin):
+            for records in self._records(own):
+                batch = reader(records, own.origin, done, own.constants)
+                done += len(batch)
+                yield batch
+
+    def _records(self, block: _Block) -> Iterator[Any]:
+        if block.group is None:
+            yield from block.fragment.to_batches(
+                columns=self._reader.columns, batch_size=self._batch_rows, batch_readahead=2, fragment_readahead=1
+            )
+            return
+        columns = [name for name in self._reader.columns if name not in block.constants]
+        with _opened(block.fragment) as parquet:
+            yield from parquet.iter_batches(
+                batch_size=self._batch_rows, row_groups=[block.group], columns=columns, use_threads=False
+            )
+
+
+def _is_parquet(fragment: Any) -> bool:
+    return type(fragment).__name__ == "ParquetFileFragment"
+
+
+def _place(fragment: Any, number: int) -> str:
+    path = getattr(fragment, "path", None)
+    return f"part {number} of the data set" if path is None else repr(str(path))
+
+
+@contextmanager
+def _opened(fragment: Any) -> Iterator[Any]:
+    with fragment.filesystem.open_input_file(fragment.path) as file:
+        yield parquet.ParquetFile(file, buffer_size=_BUFFER, pre_buffer=False)
+
+
+@contextmanager
+def _naming(place: str) -> Iterator[None]:
+    """Inside the block, errors of pyarrow become a ``ValueError`` that names the file."""
+    try:
+        yield
+    except (arrow.ArrowException, OSError) as error:
+        raise ValueError(f"{place} is damaged or cannot be read: {error}") from error
 
 
 class IterableSource(BlockSource):
@@ -46,11 +289,11 @@ class IterableSource(BlockSource):
         done = 0
         for number, item in enumerate(self._batches, start=1):
             origin = f"batch {number} of the source"
-            batch = self._converted(item, origin, done)
+            batch = self._convert(item, origin, done)
             done += len(batch)
             yield batch
 
-    def _converted(self, item: Any, origin: str, first_row: int) -> Batch:
+    def _convert(self, item: Any, origin: str, first_row: int) -> Batch:
         if is_record_batch(item):
             if self._reader is None:
                 raise ValueError(f"{origin} is a {type(item).__name__}, but those before were tuples of arrays.")

@@ -10,9 +10,7 @@ import numpy as np
 import scipy.sparse
 
 from legendretron._internal.parameters import spell
-from legendretron.streaming.read_ahead import read_ahead
-from legendretron.streaming.row_check import RowCheck
-from legendretron.streaming.source import Batch, Source
+from legendretron.streaming.source import Batch, RowCheck, Source, read_ahead
 
 
 class Moments:

@@ -15,8 +15,7 @@ import numpy as np
 
 from legendretron._internal.extras import arrow, parquet
 from legendretron._internal.labels import missing_labels
-from legendretron.streaming.read_ahead import read_ahead
-from legendretron.streaming.source import Batch, BlockSource, Source
+from legendretron.streaming.source import Batch, BlockSource, Source, read_ahead
 
 #: The environment variable that names the folder for temporary files; if it is not set, the system's is taken.
 SPOOL_FOLDER = "LEGENDRETRON_SPOOL"
@@ -30,14 +29,6 @@ class Spool(BlockSource):
     The files are deleted by :meth:`close`, when nothing refers to the copy any more, and when the program ends, after an
     error or Ctrl-C too. They are in the folder that the environment variable ``LEGENDRETRON_SPOOL`` names, or else where
     temporary files go; there must be room for 8 bytes for each number.
-
-    Examples
-    --------
-    >>> from legendretron.streaming import as_source
-    >>> copy = Spool(as_source((np.ones((5, 2)), np.array(["a", "b", "a", "b", "a"]))), np.array)
-    >>> [batch.y.tolist() for batch in copy.batches()]
-    [['a', 'b', 'a', 'b', 'a']]
-    >>> copy.close()
     """
 
     def __init__(self, source: Source, type_labels: Callable[[list[Any]], np.ndarray]) -> None:
@@ -81,14 +72,14 @@ class Spool(BlockSource):
                 found = [None] * len(rows) if faults is None else faults.to_pylist()
                 yield Batch(
                     X,
-                    None if labels is None else self._typed(labels.to_numpy()),
+                    None if labels is None else self._type_labels(labels.to_numpy()),
                     None if weight is None else weight.to_numpy(),
                     rows,
                     origin,
                     {number: fault for number, fault in zip(rows.tolist(), found, strict=True) if fault is not None},
                 )
 
-    def _typed(self, places: np.ndarray) -> np.ndarray:
+    def _type_labels(self, places: np.ndarray) -> np.ndarray:
         """Labels by their places; missing ones, at -1, are NaN among numbers, and None among others."""
         missing = places < 0
         if not missing.any():

@@ -1,13 +1,10 @@
 """The tron family: other learners of a link and a linear predictor, for two classes."""
 
 from legendretron.trons.bregman_projection import BregmanGenerator, bregman_projection, clip_slopes
-from legendretron.trons.bregmantron import BregmanTronClassifier
-from legendretron.trons.glmtron import GLMTronClassifier
-from legendretron.trons.gp import GPLinkgisticClassifier
-from legendretron.trons.isgp import ISGPLinkgisticClassifier
+from legendretron.trons.descent import BregmanTronClassifier, GLMTronClassifier, SlIsotronClassifier
+from legendretron.trons.isgp import GPLinkgisticClassifier, ISGPLinkgisticClassifier
 from legendretron.trons.lipschitz_isotonic import lipschitz_isotonic
 from legendretron.trons.piecewise_link import PiecewiseLinearLink
-from legendretron.trons.slisotron import SlIsotronClassifier
 from legendretron.trons.trigonometric_link import TrigonometricLink
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""The dynamic programme of :mod:`legendretron.trons.bounded_steps`, compiled where there is Numba."""
+"""The dynamic programme of :mod:`legendretron.trons.lipschitz_isotonic`, compiled where there is Numba."""
 
 from __future__ import annotations
 

@@ -1,93 +1,389 @@
-"""The perceptron-like step that GLMTron, SlIsotron and BregmanTron have in common."""
+"""GLMTron, SlIsotron and BregmanTron: perceptron-like steps, with a link that is known, or refitted at every step."""
 
 from __future__ import annotations
 
-import time
-from abc import abstractmethod
-from typing import Any
+from numbers import Integral, Real
+from typing import Any, ClassVar
 
 import numpy as np
-from scipy.special import logit
+import torch
+from scipy.special import expit
+from sklearn.utils.validation import check_is_fitted
 
-from legendretron.links import SoftmaxLink
-from legendretron.training import History
-from legendretron.training.early_stopping import EarlyStopping
-from legendretron.training.progress import Progress
-from legendretron.trons.base import BinaryLinkLearner, Design
+from legendretron._internal.sklearn_compat import Interval, StrOptions
+from legendretron.links import Link
+from legendretron.trons.base import SHARED, TronDescent, WithLink
+from legendretron.trons.bregman_projection import BregmanGenerator, bregman_projection, clip_slopes
+from legendretron.trons.lipschitz_isotonic import lipschitz_isotonic
+from legendretron.trons.piecewise_link import PiecewiseLinearLink
 
 
-class TronDescent(BinaryLinkLearner):
-    r"""Base of the three trons: :math:`w \leftarrow w + \eta \sum_i w_i (y_i - u(z_i)) x_i`, then perhaps a new ``u``.
+class GLMTronClassifier(WithLink, TronDescent):
+    r"""Linear classifier with a known link, the sigmoid, by perceptron-like steps.
 
-    The step is the negative gradient of the canonical loss of ``u``, whatever ``u`` is. Of all iterates the one with the
-    least squared error is kept: that on the validation set, if there is one.
+    .. math:: w \leftarrow w + \eta \sum_i w_i \, (y_i - \sigma(w \cdot x_i + b)) \, x_i
+
+    with weights that sum to one, from ``w = 0``; the iterate with the least squared error is kept. For features inside the
+    unit ball and :math:`\eta = 1` this is the algorithm of Kakade et al. (2011). *Ours*: the intercept, features of any
+    size with the step that suits them, weights, early stopping, and by default the choice of the iterate on the training
+    data (Kakade et al. take fresh data: ``early_stopping=True``).
+
+    Parameters
+    ----------
+    learning_rate : float or "auto", default="auto"
+        :math:`\eta`. ``"auto"``: one over the product of the link's largest slope, 1/4, and the largest eigenvalue of the
+        features' second moments; larger steps than twice that can diverge.
+    max_iter : int, default=200
+        Steps.
+    tol : float, default=1e-7
+        Least improvement of the squared error that counts.
+    early_stopping : bool, default=False
+        Hold out ``validation_fraction`` as a validation set, and choose the iterate on it.
+    validation_fraction : float, default=0.1
+        Of ``early_stopping``.
+    n_iter_no_change : int, default=10
+        Early stopping patience: steps without improvement after which to stop.
+    class_weight : dict or "balanced", default=None
+        Weights of the classes.
+    standardize : bool, default=True
+        Whether features are centred and scaled inside (only scaled if sparse).
+    random_state : int, RandomState or None, default=None
+        Of the split into training and validation set.
+    verbose : int, default=0
+        1: a progress bar on a terminal. 2: a line per step.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (2,)
+        Class labels, sorted.
+    coef_, intercept_ : ndarray of shape (1, n_features), (1,)
+        Of the linear predictor, for unscaled features.
+    link_ : Link
+        The link, here always softmax+; its classes are in the order of ``link_classes_``, the second first.
+    loss_ : CanonicalLoss
+        Its canonical loss, here the log-loss.
+    history_ : History
+        Squared errors (in the columns of losses), accuracy and time by step.
+    n_iter_ : int
+        Steps taken.
+
+    References
+    ----------
+    Kakade, Kalai, Kanade, Shamir (2011), Efficient learning of generalized linear and single index models with isotonic
+    regression, NeurIPS.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> GLMTronClassifier().fit(X, y).score(X, y) > 0.97
+    True
     """
 
-    def _first_link(self) -> Any:
-        """Initial link."""
-        return SoftmaxLink(2)
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **SHARED,
+        "learning_rate": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
+    }
 
-    @abstractmethod
+    def __init__(
+        self,
+        *,
+        learning_rate: float | str = "auto",
+        max_iter: int = 200,
+        tol: float = 1e-7,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        n_iter_no_change: int = 10,
+        class_weight: dict[Any, float] | str | None = None,
+        standardize: bool = True,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.learning_rate = learning_rate
+        self.max_iter = max_iter
+        self.tol = tol
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.class_weight = class_weight
+        self.standardize = standardize
+        self.random_state = random_state
+        self.verbose = verbose
+
     def _next_link(self, link: Any, z: np.ndarray, y: np.ndarray, weight: np.ndarray) -> Any:
-        """Link for the predictors ``z``, given the old one."""
+        return link
 
-    @abstractmethod
     def _apply(self, link: Any, z: np.ndarray) -> np.ndarray:
-        """Inverse link at predictors."""
+        p: np.ndarray = expit(z)
+        return p
 
-    @abstractmethod
     def _steepest(self, link: Any) -> float:
-        """Slope of the inverse link that the automatic step is made for, at the current link."""
+        return 0.25
 
-    def _keep(self, link: Any) -> None:
-        """Store the learned link."""
-        self.link_ = link
 
-    def _learn(self, design: Design, y: np.ndarray, weight: np.ndarray, held_out: Any, seed: int) -> np.ndarray:
-        automatic = isinstance(self.learning_rate, str)
-        eigenvalue = design.largest_eigenvalue(weight) if automatic else np.nan
-        w = np.zeros(design.X.shape[1] + 1)
-        # Where a sigmoid gives the share of the second class: from zero, the intercept would take most of the steps to get
-        # there, for they are sized by the features.
-        w[-1] = logit(weight @ y)
-        z = design.predictor(w)
-        link = self._next_link(self._first_link(), z, y, weight)
-        p = self._apply(link, z)
-        best, best_link = w, link
-        stopping = EarlyStopping(float(self.tol), int(self.n_iter_no_change))
-        self.history_ = History()
-        progress, began = Progress(int(self.max_iter), int(self.verbose)), time.monotonic()
-        for n_iter in range(1, int(self.max_iter) + 1):
-            rate = 1.0 / (self._steepest(link) * eigenvalue) if automatic else float(self.learning_rate)
-            w = w + rate * design.pull(weight * (y - p))
-            z = design.predictor(w)
-            if not np.isfinite(z).all():
-                raise ValueError(
-                    f"learning_rate={self.learning_rate!r} is too large for features of this size: the predictors "
-                    "overflowed. Use learning_rate='auto' or standardize=True."
-                )
-            link = self._next_link(link, z, y, weight)
-            p = self._apply(link, z)
-            train_error = float((weight * (p - y) ** 2).sum())
-            held_error = None
-            if held_out is not None:
-                X_held, y_held, weight_held = held_out
-                p_held = self._apply(link, design.predictor(w, X_held))
-                held_error = float((weight_held * (p_held - y_held) ** 2).sum())
-            error = train_error if held_error is None else held_error
-            accuracy = (weight * ((p > 0.5) == (y > 0.5))).sum()
-            if held_error is not None:
-                accuracy = (weight_held * ((p_held > 0.5) == (y_held > 0.5))).sum()
-            seconds = time.monotonic() - began
-            self.history_.append(
-                n_iter, [train_error], [np.nan if held_error is None else held_error], [accuracy], [rate], seconds
+class SlIsotronClassifier(TronDescent):
+    r"""Linear classifier whose inverse link is any increasing Lipschitz function, learned by isotonic regression.
+
+    In turn, ``u`` is the :func:`~legendretron.trons.lipschitz_isotonic` regression of the labels on the predictors, and
+
+    .. math:: w \leftarrow w + \eta \sum_i w_i \, (y_i - u(w \cdot x_i)) \, x_i .
+
+    What it does **not** guarantee: ``u`` is flat over stretches, and exactly 0 and 1 at its ends, so it has no inverse, the
+    log-loss of its probabilities can be infinite, and ``link_`` exists only in the rare case that none of this happened.
+    :func:`~legendretron.diagnostics.monotonicity` measures it. The published method is also said to leave ``[0, 1]``; with
+    exact regression of labels 0 and 1, and values held constant beyond the data, it does not.
+
+    *Ours*: the step for features of any size, weights, early stopping, the choice of the iterate with the least squared
+    error, and constant values beyond the data.
+
+    Parameters
+    ----------
+    lipschitz : float, default=1.0
+        Largest slope of ``u``. Together with ``learning_rate="auto"`` it only sets the unit of the predictor.
+    learning_rate : float or "auto", default="auto"
+        :math:`\eta`; ``"auto"`` as in :class:`~legendretron.trons.GLMTronClassifier`, with ``lipschitz`` as the slope.
+    max_iter, tol, early_stopping, validation_fraction, n_iter_no_change
+        See :class:`~legendretron.trons.GLMTronClassifier`.
+    class_weight, standardize, random_state, verbose
+        See :class:`~legendretron.trons.GLMTronClassifier`.
+
+    Attributes
+    ----------
+    knots_, values_ : ndarray of shape (m,)
+        The learned ``u``: straight lines between these points.
+    classes_, coef_, intercept_, history_, n_iter_
+        See :class:`~legendretron.trons.GLMTronClassifier`.
+    link_ : Link
+        The learned link, where ``u`` has an inverse.
+
+    References
+    ----------
+    Kakade, Kalai, Kanade, Shamir (2011), Efficient learning of generalized linear and single index models with isotonic
+    regression, NeurIPS.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> clf = SlIsotronClassifier(max_iter=50).fit(X, y)
+    >>> clf.score(X, y) > 0.95
+    True
+    >>> clf.inverse_link([-100.0, 100.0])
+    array([0., 1.])
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **SHARED,
+        "lipschitz": [Interval(Real, 0, None, closed="neither")],
+        "learning_rate": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
+    }
+    knots_: np.ndarray
+    values_: np.ndarray
+
+    def __init__(
+        self,
+        *,
+        lipschitz: float = 1.0,
+        learning_rate: float | str = "auto",
+        max_iter: int = 100,
+        tol: float = 1e-7,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        n_iter_no_change: int = 10,
+        class_weight: dict[Any, float] | str | None = None,
+        standardize: bool = True,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.lipschitz = lipschitz
+        self.learning_rate = learning_rate
+        self.max_iter = max_iter
+        self.tol = tol
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.class_weight = class_weight
+        self.standardize = standardize
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _first_link(self) -> None:
+        return None
+
+    def _next_link(self, link: Any, z: np.ndarray, y: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        u = lipschitz_isotonic(z, y, weight, upper=float(self.lipschitz))
+        knots, first = np.unique(z, return_index=True)
+        return knots, u[first]
+
+    def _apply(self, link: tuple[np.ndarray, np.ndarray], z: np.ndarray) -> np.ndarray:
+        return np.interp(z, *link)
+
+    def _steepest(self, link: Any) -> float:
+        return float(self.lipschitz)
+
+    def _keep(self, link: tuple[np.ndarray, np.ndarray]) -> None:
+        self.knots_, self.values_ = link
+
+    def _probability(self, z: np.ndarray) -> np.ndarray:
+        return np.interp(z, self.knots_, self.values_)
+
+    @property
+    def link_(self) -> PiecewiseLinearLink:
+        """The learned link, where the learned function has an inverse."""
+        check_is_fitted(self)
+        try:
+            return PiecewiseLinearLink(self.knots_, self.values_)
+        except ValueError as error:
+            raise AttributeError(
+                "SlIsotron's inverse link is flat over stretches or reaches 0 or 1, so there is no link; "
+                f"inverse_link evaluates it as it is, BregmanTronClassifier learns one that has an inverse. ({error})"
+            ) from error
+
+
+class BregmanTronClassifier(WithLink, TronDescent):
+    r"""Linear classifier that learns a proper canonical loss: SlIsotron with the Bregman divergence of its own loss.
+
+    In turn, the predictor takes one gradient step of the current canonical loss, as in
+    :class:`~legendretron.trons.GLMTronClassifier`; then the values at the new predictors become
+
+    .. math:: \hat y \leftarrow \arg\min_u \sum_i w_i D_\varphi(u_i \,\|\, \hat y_i) \quad\text{with}\quad
+              n \, (z_j - z_i) \le u_j - u_i \le N \, (z_j - z_i) \text{ for } z_i \le z_j, \quad
+              \epsilon \le u_i \le 1 - \epsilon ,
+
+    with :math:`\varphi` the negative Bayes risk of the current loss and :math:`\hat y` the values that the current inverse
+    link gives at the new predictors. The new inverse link goes through the solution in straight lines. Its slopes are
+    bounded away from zero, so it has an inverse and stays in ``(0, 1)``: ``link_`` and ``loss_`` always exist.
+
+    *Ours*, where Nock and Menon leave a choice or the infinite must be avoided: the first link, a sigmoid; constant
+    :math:`n` (lowered where the range of the predictors would not fit) and :math:`N`; the margin :math:`\epsilon`; a table of
+    few knots; sigmoid tails beyond the data; the size of the step; and what ``"approx"`` does.
+
+    With constant bounds the values before obey them already, or nearly, and the projection of values that obey the bounds
+    is those values. So ``"exact"`` and ``"approx"`` stay near their first link, the sigmoid, mostly learn the predictor, and
+    coincide, but for far tails where the sigmoid is flatter than :math:`n` and they differ a little. Only
+    ``"label"`` learns the shape of the link.
+
+    Parameters
+    ----------
+    variant : {"exact", "label", "approx"}, default="exact"
+        ``"exact"``: the projection above. ``"label"``: the labels are projected instead of the values before, in the sense
+        of :math:`\sum_i w_i D_\varphi(y_i \,\|\, u_i)`, for which labels may be 0 and 1 and the best constant is their
+        mean. Over increasing ``u`` the minimum is the same for every :math:`\varphi`, hence that of least squares,
+        :func:`~legendretron.trons.lipschitz_isotonic`; that it is least squares under bounds on slopes too, where the
+        minima differ, is our choice. ``"approx"``: the projection is replaced by the mean of one greedy pass up and one down,
+        :func:`~legendretron.trons.clip_slopes`.
+    min_slope, max_slope : float, default=1e-3, 1.0
+        :math:`n` and :math:`N`.
+    margin : float, default=1e-3
+        :math:`\epsilon`.
+    n_knots : int, default=100
+        Most knots of the link, evenly spaced in rank.
+    learning_rate : float or "auto", default="auto"
+        As in :class:`~legendretron.trons.GLMTronClassifier`; the slope is the largest of the current inverse link, anew in
+        every iteration, or for ``"label"``, whose slopes come and go, ``max_slope``.
+    max_iter, tol, early_stopping, validation_fraction, n_iter_no_change
+        See :class:`~legendretron.trons.GLMTronClassifier`.
+    class_weight, standardize, random_state, verbose
+        See :class:`~legendretron.trons.GLMTronClassifier`.
+
+    Attributes
+    ----------
+    classes_, coef_, intercept_, history_, n_iter_
+        See :class:`~legendretron.trons.GLMTronClassifier`.
+    link_ : PiecewiseLinearLink
+        The learned link; its classes are in the order of ``link_classes_``, the second first.
+    loss_ : CanonicalLoss
+        The learned loss.
+
+    References
+    ----------
+    Nock, Menon (2020), Supervised learning: no loss no cry, ICML.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> clf = BregmanTronClassifier(max_iter=50).fit(X, y)
+    >>> clf.score(X, y) > 0.95
+    True
+    >>> clf.loss_.bayes_risk(torch.tensor([0.5, 0.5], dtype=torch.float64)).shape
+    torch.Size([])
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **SHARED,
+        "variant": [StrOptions({"exact", "label", "approx"})],
+        "min_slope": [Interval(Real, 0, None, closed="neither")],
+        "max_slope": [Interval(Real, 0, None, closed="neither")],
+        "margin": [Interval(Real, 1e-12, 0.5, closed="left")],
+        "n_knots": [Interval(Integral, 2, None, closed="left")],
+        "learning_rate": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
+    }
+
+    def __init__(
+        self,
+        variant: str = "exact",
+        *,
+        min_slope: float = 1e-3,
+        max_slope: float = 1.0,
+        margin: float = 1e-3,
+        n_knots: int = 100,
+        learning_rate: float | str = "auto",
+        max_iter: int = 100,
+        tol: float = 1e-7,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        n_iter_no_change: int = 10,
+        class_weight: dict[Any, float] | str | None = None,
+        standardize: bool = True,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.variant = variant
+        self.min_slope = min_slope
+        self.max_slope = max_slope
+        self.margin = margin
+        self.n_knots = n_knots
+        self.learning_rate = learning_rate
+        self.max_iter = max_iter
+        self.tol = tol
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.class_weight = class_weight
+        self.standardize = standardize
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _learn(self, *data: Any) -> np.ndarray:
+        if self.min_slope > self.max_slope:
+            raise ValueError(
+                f"min_slope must not exceed max_slope, got min_slope={self.min_slope!r}, max_slope={self.max_slope!r}."
             )
-            progress.update(n_iter, train_error, held_error)
-            if stopping.update(error):
-                best, best_link = w, link
-            if stopping.exhausted:
-                break
-        progress.close()
-        self.n_iter_ = n_iter
-        self._keep(best_link)
-        return best
+        return super()._learn(*data)
+
+    def _next_link(self, link: Link, z: np.ndarray, y: np.ndarray, weight: np.ndarray) -> Link:
+        width = float(z.max() - z.min())
+        if width == 0.0 and self.variant != "label":
+            return link  # all predictors tied: nothing to learn the link from
+        low, high = float(self.margin), 1.0 - float(self.margin)
+        # half of the room at most is spent on the least slope
+        lower = min(float(self.min_slope), (high - low) / (2 * width)) if width else float(self.min_slope)
+        bounds = {"lower": lower, "upper": max(float(self.max_slope), lower), "y_min": low, "y_max": high}
+        if self.variant == "label":
+            u = lipschitz_isotonic(z, y, weight, **bounds)
+        elif self.variant == "approx":
+            u = clip_slopes(z, np.clip(self._apply(link, z), low, high), **bounds)
+        else:
+            values = np.clip(self._apply(link, z), low, high)
+            u = bregman_projection(z, values, BregmanGenerator.of_link(link), weight, **bounds)
+        return PiecewiseLinearLink.from_points(z, u, int(self.n_knots))
+
+    def _apply(self, link: Link, z: np.ndarray) -> np.ndarray:
+        with torch.no_grad():
+            return link.inverse(torch.as_tensor(z).unsqueeze(-1))[:, 0].numpy()
+
+    def _steepest(self, link: Link) -> float:
+        if self.variant == "label":
+            return float(self.max_slope)
+        return link.largest_slope if isinstance(link, PiecewiseLinearLink) else 0.25  # that of the sigmoid

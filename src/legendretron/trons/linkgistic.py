@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from hashlib import blake2b
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
+import scipy.linalg
 import scipy.optimize
 import scipy.sparse
 from scipy.special import expit
@@ -17,12 +19,116 @@ from sklearn.utils.validation import check_is_fitted
 
 from legendretron._internal.sklearn_compat import Interval, StrOptions
 from legendretron._internal.validation import check_integer
+from legendretron.accelerate.support import has_numba
 from legendretron.training import History
 from legendretron.training.progress import Progress
 from legendretron.trons.base import SHARED, BinaryLinkLearner, Design
-from legendretron.trons.drawn_links import Links
-from legendretron.trons.laplace import Posterior, laplace
-from legendretron.trons.link_prior import LinkPrior
+from legendretron.trons.link_prior import LinkPrior, trigonometric_features
+
+_MAX_NEWTON = 100
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """A normal distribution of the latent variables."""
+
+    mean: np.ndarray  #: (P,), its mean
+    root: np.ndarray  #: (P, P), A square root of its covariance, ``root @ root.T``
+
+    def sample(self, noise: np.ndarray) -> np.ndarray:
+        """Samples ``(S, P)`` made from standard normal ones."""
+        return self.mean + noise @ self.root.T
+
+    def divergence(self) -> float:
+        """Kullback-Leibler divergence from the standard normal prior."""
+        log_det = 2.0 * float(np.linalg.slogdet(self.root)[1])
+        return 0.5 * float((self.root**2).sum() + self.mean @ self.mean - len(self.mean)) - 0.5 * log_det
+
+    def towards(self, other: Posterior, share: float) -> Posterior:
+        """Return a distribution between this and another one."""
+        return Posterior(
+            (1 - share) * self.mean + share * other.mean,
+            np.linalg.cholesky((1 - share) * self.root @ self.root.T + share * other.root @ other.root.T),
+        )
+
+
+def log_likelihood(t: np.ndarray, y: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Of log-odds ``(n, ...)`` for labels and counts ``(n,)``, summed over ``n``."""
+    # log sigma(t) for y = 1, log sigma(-t) for y = 0
+    value: np.ndarray = counts @ (y.reshape(-1, *[1] * (t.ndim - 1)) * t - np.logaddexp(0.0, t))
+    return value
+
+
+def laplace(prior: LinkPrior, z: np.ndarray, y: np.ndarray, counts: np.ndarray, start: np.ndarray) -> Posterior:
+    r"""Find the mode by Newton's method and take the curvature there as precision.
+
+    The negative log-posterior is :math:`-\sum_i n_i (y_i T_i - \log(1 + e^{T_i})) + |\xi|^2 / 2`. Its Hessian may be
+    indefinite away from the mode, as the log-odds are quadratic in the latent variables; it is then taken with eigenvalues
+    of at least one, the prior's, and every step is made to descend. ``counts`` says how often each row counts.
+    """
+    phi, _ = prior.features(z)
+
+    def objective(xi: np.ndarray) -> float:
+        return float(-log_likelihood(phi @ prior.coefficients(xi), y, counts) + 0.5 * xi @ xi)
+
+    xi, value = start, objective(start)
+    for _ in range(_MAX_NEWTON):
+        p = expit(phi @ prior.coefficients(xi))
+        pull = phi.T @ (counts * (y - p))
+        jacobian = prior.jacobian(xi)
+        inner = phi.T @ (phi * (counts * p * (1.0 - p))[:, None])
+        fisher = jacobian.T @ inner @ jacobian + np.eye(len(xi))
+        hessian = fisher - prior.curvature(pull)
+        eigenvalues, vectors = scipy.linalg.eigh(hessian)
+        precision = np.maximum(eigenvalues, 1.0) if eigenvalues[0] < 1e-6 else eigenvalues
+        gradient = xi - jacobian.T @ pull
+        step = -vectors @ ((vectors.T @ gradient) / precision)
+        decrease = float(-gradient @ step)
+        if decrease <= 1e-10:
+            break
+        size = 1.0
+        while (after := objective(xi + size * step)) > value - 1e-4 * size * decrease and size > 1e-12:
+            size /= 2.0
+        if size <= 1e-12:
+            break
+        xi, value = xi + size * step, after
+    # by Cholesky: eigenvectors of equal eigenvalues are arbitrary, and samples would depend on rounding
+    factor = np.linalg.cholesky((vectors * precision) @ vectors.T)
+    return Posterior(xi, scipy.linalg.solve_triangular(factor, np.eye(len(xi)), lower=True).T)
+
+
+class Links:
+    """Log-odds as functions of a predictor, from coefficients ``(S, 2 + waves)`` of the features of each link."""
+
+    def __init__(self, interval: tuple[float, float], coefficients: np.ndarray, kind: str) -> None:
+        self.interval, self.coefficients, self.kind = interval, np.ascontiguousarray(coefficients), kind
+        self.waves = self.coefficients.shape[1] - 2
+
+    def log_likelihood(self, z: np.ndarray, y: np.ndarray, counts: np.ndarray) -> np.ndarray:
+        """Log-likelihoods ``(S,)`` of predictors, labels 0 or 1, and counts ``(n,)``."""
+        if not has_numba():
+            phi, _ = trigonometric_features(z, self.interval, self.waves, self.kind)
+            return log_likelihood(phi @ self.coefficients.T, y, counts)
+        return self._evaluate_compiled(z, y, counts, np.empty(0))
+
+    def with_slopes(self, z: np.ndarray, y: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Log-likelihoods ``(S,)``, and the derivatives of their mean in the predictors ``(n,)``."""
+        if has_numba():
+            slopes = np.empty(len(z))
+            return self._evaluate_compiled(z, y, counts, slopes), slopes
+        phi, d_phi = trigonometric_features(z, self.interval, self.waves, self.kind, slopes=True)
+        assert d_phi is not None
+        t = phi @ self.coefficients.T
+        of_z = ((y[:, None] - expit(t)) * (d_phi @ self.coefficients.T)).mean(axis=1)
+        return log_likelihood(t, y, counts), counts * of_z
+
+    def _evaluate_compiled(self, z: np.ndarray, y: np.ndarray, counts: np.ndarray, slopes: np.ndarray) -> np.ndarray:
+        from legendretron.trons.compiled_links import expected_log_likelihood
+
+        c = self.coefficients
+        values, form = np.zeros(len(c)), (len(c), self.waves, self.kind == "sine", *self.interval)
+        expected_log_likelihood(z, y, counts, c.reshape(-1), *form, values, slopes)
+        return values
 
 
 def in_one_order(X: Any, y: np.ndarray, weight: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray]:
@@ -31,12 +137,6 @@ def in_one_order(X: Any, y: np.ndarray, weight: np.ndarray) -> tuple[Any, np.nda
     Rounding makes sums depend on the order of their terms, and a method that takes hundreds of steps without converging
     amplifies it: weights and repetitions would give different models. So both are turned into the same numbers in the
     same order. A sample of distinct rows with equal weights has nothing to merge, and keeps its order.
-
-    Examples
-    --------
-    >>> X, y, weight = in_one_order(np.array([[1.0], [2.0], [1.0]]), np.array([0, 1, 0]), np.ones(3))
-    >>> sorted(zip(X.ravel().tolist(), y.tolist(), weight.tolist()))
-    [(1.0, 0, 2.0), (2.0, 1, 1.0)]
     """
     labels = np.unique(y, return_inverse=True)[1].astype(np.int64)
     if (weight == weight[0]).all() and _surely_distinct(X):
@@ -130,7 +230,7 @@ class LinkgisticClassifier(BinaryLinkLearner):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _arranged(self, X: Any, y: np.ndarray, weight: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray]:
+    def _arrange(self, X: Any, y: np.ndarray, weight: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray]:
         return in_one_order(X, y, weight)
 
     def _learn(self, design: Design, y: np.ndarray, weight: np.ndarray, held_out: Any, seed: int) -> np.ndarray:

@@ -19,7 +19,7 @@ from legendretron.links.base import Link
 from legendretron.links.binary_potential import SATURATION, PotentialTable
 from legendretron.links.registry import register_link
 
-#: A table has at most so many knots, so that no file can ask for more memory than that.
+#: Most knots of a table: bounds the memory that a file can ask for.
 _MOST_KNOTS = 2**20
 #: Pieces of each tail as polynomials, a fraction of the log-odds wide.
 _TAIL_PIECES = 1024

@@ -18,7 +18,7 @@ from legendretron.links.registry import register_link
 _BISECTIONS = 60
 _NEWTON_STEPS = 3  # derivatives to the seventh order
 _GRID = 4096
-#: A series has at most so many waves, so that no file can ask for more memory than their check on the grid takes.
+#: Most waves of a series: bounds the memory that a file can ask for, for the check on the grid.
 _MOST_WAVES = 1024
 
 

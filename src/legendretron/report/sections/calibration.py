@@ -23,8 +23,7 @@ from legendretron.report.markup import (
     table,
 )
 from legendretron.report.measured import CalibrationError, Measured
-from legendretron.report.sections.answer import calibration_in_words
-from legendretron.report.sections.scores import COLOURS
+from legendretron.report.sections.scores import COLOURS, calibration_in_words
 
 #: Cells of a smooth curve for each point that is drawn.
 _STEP = 32

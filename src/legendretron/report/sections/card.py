@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from legendretron._internal.provenance import provenance
 from legendretron.report.markup import facts, heading, number, section
-from legendretron.report.rows import Rows, inner
+from legendretron.report.rows import EvaluationRows, inner
 
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = 60
@@ -27,7 +27,13 @@ _FOUND = {
 
 
 def card(
-    models: dict[str, Any], rows: Rows, n_given: int, data: str, described: dict[str, str], took: float, now: str
+    models: dict[str, Any],
+    rows: EvaluationRows,
+    n_given: int,
+    data: str,
+    described: dict[str, str],
+    took: float,
+    now: str,
 ) -> Markup:
     """Return the section of the model card."""
     made = provenance()
@@ -53,14 +59,14 @@ def card(
     }
     parts = [heading("Data"), facts(about)]
     for name, model in models.items():
-        parts += [heading(f"Model: {name}"), facts(_described(model))]
+        parts += [heading(f"Model: {name}"), facts(_describe_model(model))]
         if (classifier := inner(model)[0]) is not model:
-            parts += [heading("The classifier inside", 4), facts(_described(classifier))]
+            parts += [heading("The classifier inside", 4), facts(_describe_model(classifier))]
     parts += [heading("Program"), facts(program)]
     return section("card", "Model card", *parts)
 
 
-def _described(model: Any) -> dict[str, str]:
+def _describe_model(model: Any) -> dict[str, str]:
     known = {"kind": type(model).__name__}
     link = getattr(model, "link_", None)
     if link is not None:

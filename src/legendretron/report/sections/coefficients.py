@@ -10,10 +10,50 @@ from markupsafe import Markup
 
 from legendretron.estimators import LegendreNetClassifier
 from legendretron.report.markup import bar_list, details, figure, grid, note, paragraph, section, table
-from legendretron.report.rows import Rows
-from legendretron.report.sections.importance import importance
+from legendretron.report.rows import EvaluationRows
+
+
+def importance(classifier: Any, features: Any, names: list[str], rows: EvaluationRows) -> Markup:
+    """Return the section; parameters as of :func:`~legendretron.report.sections.coefficients.coefficients`."""
+    random = np.random.RandomState(0)
+    some = np.sort(random.permutation(len(rows.y))[:_SHUFFLED])
+    X, y, weight = (
+        np.array(np.asarray(features)[some], dtype=float),
+        rows.y[some],
+        rows.weight[some] / rows.weight[some].sum(),
+    )
+
+    def loss() -> float:
+        log_p = classifier._log_proba(np.ascontiguousarray(X, dtype=classifier._precision()))
+        return float(weight @ -log_p[np.arange(len(y)), y])
+
+    before, shown = loss(), min(X.shape[1], _FEATURES)
+    rise = np.empty(shown)
+    for j in range(shown):
+        column = X[:, j].copy()
+        X[:, j] = random.permutation(column)
+        rise[j] = loss() - before
+        X[:, j] = column
+    order = np.argsort(-rise, kind="stable")
+    bars = bar_list([(names[j], float(rise[j])) for j in order[: 2 * _LISTED]], max(float(np.abs(rise).max()), 1e-12))
+    body = [[names[j], float(rise[j])] for j in order.tolist()]
+    cut = f" The first {_FEATURES} of {len(names):,} features." if len(names) > _FEATURES else ""
+    return section(
+        "coefficients",
+        "Importance of features",
+        paragraph(
+            f"{names[int(order[0])]} matters most: where its values are shuffled among {len(some):,} rows, the log-loss "
+            f"rises by {rise[order[0]]:.3g}."
+        ),
+        figure(bars, "rise of the log-loss"),
+        details("All features", table(["feature", "rise of the log-loss"], body, tall=len(body) > 12)),
+        note(f"Networks have no coefficients. Of features that say the same, each may seem to matter little.{cut}"),
+    )
+
 
 _TITLE = "Coefficients"
+#: Rows that are shuffled to see how much features of networks matter.
+_SHUFFLED = 1000
 #: Features in the list of a class, lists that are open at first, classes with a list, and features in the table.
 _LISTED, _OPEN, _CLASSES, _FEATURES = 8, 6, 100, 300
 
@@ -42,7 +82,7 @@ def _effects(classifier: Any, n_classes: int) -> np.ndarray | None:
     return coef if len(coef) == (1 if n_classes == 2 else n_classes) else None
 
 
-def coefficients(classifier: Any, features: Any, names: list[str], rows: Rows) -> Markup:
+def coefficients(classifier: Any, features: Any, names: list[str], rows: EvaluationRows) -> Markup:
     """Return the section on coefficients."""
     labels = rows.spoken
     coef = _effects(classifier, len(labels))

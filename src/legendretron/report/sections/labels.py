@@ -14,14 +14,14 @@ from legendretron.links import clean_link
 from legendretron.links.noise_models import replaced_share
 from legendretron.report.charts import Chart
 from legendretron.report.markup import Cell, block, grid, note, paragraph, percent, rows_in_words, section, table
-from legendretron.report.rows import Contestant, Rows
+from legendretron.report.rows import Contestant, EvaluationRows
 
 #: Rows that are listed, and the probability below which a label is suspicious.
 _LISTED, _THRESHOLD = 50, 0.5
 _TITLE = "Suspicious labels"
 
 
-def judge_labels(model: Any, X: Any, rows: Rows, log_p: np.ndarray) -> np.ndarray:
+def judge_labels(model: Any, X: Any, rows: EvaluationRows, log_p: np.ndarray) -> np.ndarray:
     """Return probabilities of the true classes given features and labels, ``(n, C)``.
 
     Of a model that knows of wrong labels, its own ``label_posterior``. For any other, one label of these rows is taken to be
@@ -55,7 +55,7 @@ def noise_in_words(model: Any) -> str:
     )
 
 
-def labels(model: Any, contestant: Contestant, rows: Rows, posterior: np.ndarray) -> Markup:
+def labels(model: Any, contestant: Contestant, rows: EvaluationRows, posterior: np.ndarray) -> Markup:
     """Return the section on suspicious labels, from what :func:`judge_labels` returned."""
     quality = posterior[np.arange(len(rows)), rows.y]
     suggested = posterior.argmax(1)

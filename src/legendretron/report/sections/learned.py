@@ -13,7 +13,7 @@ from legendretron.links import Link, SoftmaxLink, clean_link
 from legendretron.plots.models import inverse_link, link_of, partial_losses, scale_to_log, sigmoid_unit
 from legendretron.report.charts import Chart
 from legendretron.report.markup import grid, note, number, paragraph, percent, section
-from legendretron.report.rows import Rows
+from legendretron.report.rows import EvaluationRows
 
 #: Scores in the sigmoid's unit at which links are drawn, and forecasts at which losses are.
 SCORES, FORECASTS = np.linspace(-6.0, 6.0, 97), (np.arange(99) + 1) / 100
@@ -26,7 +26,7 @@ _CLOSE = 0.01
 _TITLE = "What was learned: link and loss"
 
 
-def learned(classifier: Any, features: Any, rows: Rows) -> Markup:
+def describe_link(classifier: Any, features: Any, rows: EvaluationRows) -> Markup:
     """Return the section on the learned link and loss."""
     if is_softmax(classifier):
         wanted, strength = getattr(classifier, "link", "softmax"), getattr(classifier, "link_alpha_", 0.0)

@@ -9,7 +9,7 @@ import numpy as np
 from markupsafe import Markup
 
 from legendretron.diagnostics import LinkTest
-from legendretron.plots.tuning import by_link_alpha, heights, logistic_curves
+from legendretron.plots.training import by_link_alpha, heights, logistic_curves
 from legendretron.report.charts import Chart
 from legendretron.report.markup import grid, note, number, paragraph, section
 from legendretron.training import History

@@ -1,10 +1,12 @@
-"""The methods of the paper's binary table, as recipes, and how one of them is trained and tested."""
+"""The paper's table of test AUCs: nine methods for binary problems of MNIST and Fashion-MNIST, and two of ours."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,9 +16,21 @@ from sklearn.model_selection import train_test_split
 
 from legendretron.datasets import load_images
 from legendretron.estimators import LegendreTronClassifier, MultinomialLogisticClassifier
-from legendretron.experiments.experiment import Batch, OnDownload, Record, Resources
+from legendretron.experiments.experiment import Batch, Experiment, OnDownload, Outcome, Record, Resources
 from legendretron.experiments.recipes import make_estimator, make_recipe, unconverged_allowed
+from legendretron.experiments.rendering import (
+    as_text,
+    described,
+    markdown_table,
+    panels_for,
+    read_csv,
+    save_panels,
+    write_report,
+)
+from legendretron.experiments.results import Mean, Results
+from legendretron.experiments.store import round_difference
 from legendretron.paper import data as paper_data
+from legendretron.plots.axes import COLOURS
 from legendretron.trons import (
     BregmanTronClassifier,
     GLMTronClassifier,
@@ -131,14 +145,14 @@ def fit_method(settings: Mapping[str, Any], data: BinaryImages, seed: int) -> tu
     if settings.get("learning_rate") == "1 / largest squared norm":
         chosen["learning_rate"] = settings["learning_rate"] = 1.0 / float((data.X**2).sum(1).max())
     if tuning := settings.get("tuning"):
-        chosen["C"] = settings["C"] = _tuned(settings, tuning["C"], tuning["share"], data, seed)
+        chosen["C"] = settings["C"] = _tune(settings, tuning["C"], tuning["share"], data, seed)
     estimator = make_estimator(settings, seed=seed)
     with unconverged_allowed():
         estimator.fit(data.X, data.y)
     return estimator, {"cpu_seconds": round(time.process_time() - began, 1), **chosen}
 
 
-def _tuned(settings: Mapping[str, Any], values: list[float], share: float, data: BinaryImages, seed: int) -> float:
+def _tune(settings: Mapping[str, Any], values: list[float], share: float, data: BinaryImages, seed: int) -> float:
     learn, choose = train_test_split(np.arange(len(data.y)), test_size=share, stratify=data.y, random_state=seed)
     losses = []
     for value in values:
@@ -169,3 +183,134 @@ def in_order(records: Iterable[Record]) -> list[Record]:
     return sorted(
         records, key=lambda record: (problems.index(record["dataset"]), methods.index(record["model"]), record["seed"])
     )
+
+
+#: Difference to the paper, in points, from which it is printed in bold.
+NOTABLE = 1.0
+#: What is measured, besides the AUC, and the digits it is shown with.
+MEASURED = {"brier": 4, "log_loss": 4, "cpu_seconds": 0}
+
+
+def published_auc() -> dict[tuple[str, str], float]:
+    """The paper's test AUCs in % by data set (``mnist``, ``fashion-mnist``) and method."""
+    columns = {"mnist": "mnist_auc", "fashion-mnist": "fmnist_auc"}
+    names = {"Logistic regression": "logistic regression"}
+    return {
+        (dataset, names.get(row["method"], row["method"])): float(row[column])
+        for row in read_csv(files(__package__) / "published_auc.csv")
+        for dataset, column in columns.items()
+    }
+
+
+def comparison(records: Sequence[Record]) -> list[dict[str, Any]]:
+    """One row for each problem and method: means over seeds, the paper's AUC, and the difference in points.
+
+    The paper has one AUC for a data set and method. Variants of a method, named after a comma, are compared with it too,
+    and so is every problem of a data set.
+    """
+    paper = published_auc()
+    results = Results(in_order(records), "dataset", "model")
+    rows = []
+    for cell, seeds in results.cells.items():
+        means = {name: mean for name in ("auc", *MEASURED) if (mean := results.mean(cell, name)) is not None}
+        published = paper[source_of(cell[0]), cell[1].split(",")[0]]
+        row: dict[str, Any] = {"problem": results.facts(cell[0])["label"], "method": cell[1], "seeds": len(seeds)}
+        row |= means["auc"].columns("auc") | {"paper": published}
+        row["difference"] = round_difference(means["auc"].value - published)
+        for name in MEASURED:
+            row |= means[name].columns(name)
+        rows.append({**row, "n_iter": max(run["n_iter"] for run in seeds.values())})
+    return rows
+
+
+def _cells(row: dict[str, Any]) -> list[str]:
+    gap = f"{row['difference']:+.2f}"
+    measured = [
+        as_text(Mean(row[name], row[f"{name}: standard error"], row["seeds"]), digits)
+        for name, digits in MEASURED.items()
+    ]
+    return [
+        row["method"],
+        f"{row['paper']:.1f}",
+        as_text(Mean(row["auc"], row["auc: standard error"], row["seeds"])),
+        f"**{gap}**" if abs(row["difference"]) > NOTABLE else gap,
+        *measured,
+        str(row["n_iter"]),
+    ]
+
+
+def markdown(rows: list[dict[str, Any]], records: Sequence[Record]) -> list[str]:
+    """A table for each problem, with what the columns mean."""
+    head = ["method", "paper's AUC", "AUC", "difference", "Brier score", "log-loss", "CPU seconds", "iterations"]
+    parts = [
+        "# Binary problems of MNIST and Fashion-MNIST",
+        "AUC in %, Brier score and log-loss on the test images; AUC less the paper's in points, bold where they are more "
+        f"than {NOTABLE:g} apart. The paper prints one digit, and one AUC for a data set: variants of a method, named after "
+        "a comma, and all problems of a data set are compared with the same. CPU seconds are those of the training, with "
+        "the choice of a penalty where it is tuned.",
+    ]
+    for problem in dict.fromkeys(row["problem"] for row in rows):
+        own = [_cells(row) for row in rows if row["problem"] == problem]
+        parts += [f"## {problem}", markdown_table(head, own)]
+    return [*parts, described(records)]
+
+
+def picture(rows: list[dict[str, Any]], path: Path) -> Path:
+    """AUCs, ours and the paper's, of every method; one panel per problem."""
+    problems = list(dict.fromkeys(row["problem"] for row in rows))
+    methods = list(dict.fromkeys(row["method"] for row in rows))
+    size = (2.6 + 3.2 * len(problems), 1.6 + 0.32 * len(methods))
+    panels = panels_for(problems, size, sharey=True, sharex=True)
+    for panel, problem in zip(panels, problems, strict=True):
+        own = [row for row in rows if row["problem"] == problem]
+        at = [methods.index(row["method"]) for row in own]
+        panel.plot(
+            [row["paper"] for row in own], at, color=COLOURS[1], marker="D", markersize=7, linestyle="",
+            markerfacecolor="white", label="paper",
+        )  # fmt: skip
+        errors = [2 * row["auc: standard error"] if row["seeds"] > 1 else 0.0 for row in own]
+        panel.errorbar(
+            [row["auc"] for row in own], at, xerr=errors, color=COLOURS[0], marker="o", markersize=5, linestyle="",
+            elinewidth=1, label="ours, with two standard errors" if any(errors) else "ours",
+        )  # fmt: skip
+        panel.set(xlabel="test AUC (%)")
+        panel.set_yticks(range(len(methods)), methods)
+        panel.grid(color="0.9")
+        panel.set_axisbelow(True)
+    panels[0].invert_yaxis()
+    return save_panels(panels, path, ncols=2)
+
+
+def report(records: list[Record], folder: Path) -> list[Path]:
+    """Write ``table_auc.md``, ``.csv`` and ``.png`` into a folder."""
+    rows = comparison(records)
+    drawn = picture(rows, folder / "table_auc.png")
+    return write_report(folder, "table_auc", markdown(rows, records), rows, drawn)
+
+
+def execute(batch: Batch, resources: Resources) -> Outcome:
+    """Train on all training images, on the CPU, and score the test images."""
+    if batch.source != "complete":
+        raise ValueError(
+            f"data must hold all 60,000 training and 10,000 test images of {source_of(batch.dataset)}, since the paper's "
+            "AUCs are of all; got a subset. Give a folder with the complete set, or none to download it."
+        )
+    data = load_problem(batch, resources)
+    runs = []
+    for run in batch.runs:
+        estimator, about = fit_method(batch.settings, data, run.seed)
+        runs.append({**scores(estimator, data), **about})
+    return Outcome(data.facts, runs)
+
+
+TABLE_AUC = Experiment(
+    name="table_auc",
+    title="Test AUC of methods that learn a link, on binary problems of MNIST and Fashion-MNIST",
+    datasets=tuple(PROBLEMS),
+    models=tuple(METHODS),
+    settings=recipe,
+    execute=execute,
+    report=report,
+    find_data=find_data,
+    cost=lambda run: SECONDS[run.model],
+)

@@ -18,7 +18,7 @@ from legendretron.datasets import DATASETS
 from legendretron.experiments.experiment import Batch, Experiment, Outcome, Record, Resources
 from legendretron.experiments.recipes import fit_whole, make_estimator
 from legendretron.experiments.rendering import described, is_trial, markdown_table, write_report
-from legendretron.paper.libsvm.experiment import TABLE_LIBSVM, cost, recipe
+from legendretron.paper.libsvm import TABLE_LIBSVM, cost, recipe
 
 #: Approximate number of entries per row of the sparse data sets.
 NONZEROS = {"news20": 80, "sector": 163}

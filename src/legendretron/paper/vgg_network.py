@@ -1,4 +1,4 @@
-"""Training of a small network on images; on CUDA a step is captured once and replayed."""
+"""The small convolutional network of the paper's table, with and without a learned loss, and its training on images."""
 
 from __future__ import annotations
 
@@ -11,8 +11,82 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import nll_loss
 
+from legendretron._internal.validation import check_integer, check_last_axis
 from legendretron.nn import parameter_groups
+from legendretron.nn.head import LegendreHead
 from legendretron.training.cuda_graph import capture_graph
+
+
+class VGG5(nn.Module):
+    r"""A VGG with five weight layers: four 3 x 3 convolutions in two stages, then a linear layer.
+
+    ========  ==============================================================
+    stage     layers
+    ========  ==============================================================
+    1         conv 64, batch norm, ReLU, conv 64, batch norm, ReLU, max-pool 2
+    2         conv 128, batch norm, ReLU, conv 128, batch norm, ReLU, max-pool 2
+    head      flatten, dropout, linear (and log-softmax)
+    ========  ==============================================================
+
+    The paper names a VGG-5 without its layout; the widths and the positions of dropout are ours. ``forward`` returns
+    log-probabilities, for ``torch.nn.NLLLoss``, as that of :class:`VGGTron` does.
+    """
+
+    def __init__(
+        self, n_classes: int = 10, in_channels: int = 1, image_size: int = 28, width: int = 64, dropout: float = 0.5
+    ) -> None:
+        super().__init__()
+        check_integer("n_classes", n_classes, 2)
+        self.in_channels = check_integer("in_channels", in_channels, 1)
+        self.image_size = check_integer("image_size", image_size, 4)
+        check_integer("width", width, 1)
+        self.features = nn.Sequential(
+            *_stage(in_channels, width, dropout / 2),
+            *_stage(width, 2 * width, dropout / 2),
+            nn.Flatten(),
+            nn.Dropout(dropout),
+        )
+        self.n_features = 2 * width * (image_size // 4) ** 2
+        self.head = self._make_head(n_classes)
+
+    def _make_head(self, n_classes: int) -> nn.Module:
+        return nn.Sequential(nn.Linear(self.n_features, n_classes), nn.LogSoftmax(dim=-1))
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Log-probabilities: ``(n, in_channels, image_size, image_size) -> (n, C)``."""
+        check_last_axis("images", images, self.image_size)
+        wanted = (self.in_channels, self.image_size, self.image_size)
+        if images.dim() != 4 or tuple(images.shape[1:]) != wanted:
+            raise ValueError(f"images must have shape (n, {', '.join(map(str, wanted))}), got {tuple(images.shape)}.")
+        return self.head(self.features(images))
+
+
+class VGGTron(VGG5):
+    """:class:`VGG5` with a :class:`~legendretron.nn.LegendreHead` for its last layer."""
+
+    def __init__(
+        self,
+        n_classes: int = 10,
+        in_channels: int = 1,
+        image_size: int = 28,
+        width: int = 64,
+        dropout: float = 0.5,
+        **head: Any,
+    ) -> None:
+        self._head_options = head  # before the base builds the head
+        super().__init__(n_classes, in_channels, image_size, width, dropout)
+
+    def _make_head(self, n_classes: int) -> nn.Module:
+        return LegendreHead(self.n_features, n_classes, **self._head_options)
+
+
+def _stage(channels: int, width: int, dropout: float) -> list[nn.Module]:
+    """Two convolutions and a max-pool."""
+    layers: list[nn.Module] = []
+    for inputs in (channels, width):
+        layers += [nn.Conv2d(inputs, width, 3, padding=1, bias=False), nn.BatchNorm2d(width), nn.ReLU()]
+    return [*layers, nn.MaxPool2d(2), nn.Dropout(dropout)]
+
 
 #: Training loss of a network, from its log-probabilities and labels.
 Loss = Callable[[nn.Module, Tensor, Tensor], Tensor]

@@ -1,0 +1,306 @@
+"""What a fit has chosen, what became of columns, and wrong labels: in words, and as files."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from legendretron._internal.columns import quoted
+from legendretron._internal.labels import label_text, similar_words
+from legendretron.cli.errors import one_line
+from legendretron.cli.options import number_or_nan, wrong
+from legendretron.cli.outputs import PICTURES, frame_bytes, picture_bytes, write_output
+from legendretron.cli.terminal import Terminal, grid
+from legendretron.estimators.base import LinearLinkClassifier
+
+if TYPE_CHECKING:
+    from legendretron.datasets.tables import Table
+    from legendretron.estimators.base import LinearLinkClassifier
+    from legendretron.preprocessing.column import FittedColumn
+
+
+def choice_of(estimator: LinearLinkClassifier) -> dict[str, Any]:
+    """Return the strengths of a fitted estimator, how they came about, and a sentence that says so.
+
+    The log-losses are those of labels as they are, right or wrong, on held-out rows; None where nothing was tried.
+    ``logistic_log_loss`` is that of the logistic regression that learned links were compared with, if they were: the best
+    one, which knows of wrong labels if that was borne out.
+    """
+    if hasattr(estimator, "is_linear_"):
+        return _choice_of_networks(estimator)
+    alpha, link_alpha = estimator.alpha_, estimator.link_alpha_
+    learned = math.isfinite(link_alpha)
+    kind = "learned link" if learned else "logistic regression"
+    used = f"{kind}, alpha {alpha:.2g}" + (f", link_alpha {link_alpha:.2g}" if learned else "")
+    choice = {
+        "model": kind,
+        "alpha": alpha,
+        "link_alpha": link_alpha if learned else None,
+        "log_loss": None,
+        "logistic_log_loss": None,
+    }
+    if not hasattr(estimator, "tuning_"):
+        return {**choice, "text": f"{used}, as given"}
+    tried = estimator.tuning_
+    if not len(tried):
+        return {**choice, "text": f"{used}: there are too few rows to try others"}
+    chosen = tried[tried["chosen"]].iloc[0]
+    links, logistic = (tried[tried["model"] == name] for name in ("learned link", "logistic regression"))
+    choice["log_loss"] = float(chosen["log_loss"])
+    observed = " of labels as they are" if getattr(estimator, "noise_rate_", 0.0) > 0.0 else ""
+    held_out = f"log-loss{observed} on held-out rows {chosen['log_loss']:.3f}"
+    # differences are those to the logistic regression that a link had to beat
+    base = logistic[logistic["difference"] == 0.0].iloc[0] if learned and len(logistic) else chosen
+    if len(links) and len(logistic):
+        choice["logistic_log_loss"] = float(base["log_loss"])
+    if learned and len(logistic):
+        knowing = " with wrong labels" if base["label_noise"] > chosen["label_noise"] == 0.0 else ""
+        text = f"{used}; {held_out}, logistic regression{knowing} {base['log_loss']:.3f}"
+    elif learned or not len(links):
+        text = f"{used}; {held_out}"
+    elif not any(map(math.isfinite, links["log_loss"])):
+        text = f"{used}: all learned links have diverged; lower --learning-rate"
+    else:
+        text = f"{used}: a learned link was not better by more than its standard error"
+    return {**choice, "text": text}
+
+
+def _choice_of_networks(estimator: Any) -> dict[str, Any]:
+    """The same of an estimator that compares networks with logistic regression."""
+    networks, linear = estimator.network_log_loss_, estimator.linear_log_loss_
+    kind = "logistic regression" if estimator.is_linear_ else "networks"
+    choice = {"model": kind, "alpha": None, "link_alpha": None, "log_loss": None, "logistic_log_loss": None}
+    if math.isnan(networks):
+        return {**choice, "text": f"{kind}: there are too few rows to try networks"}
+    choice |= {"log_loss": linear if estimator.is_linear_ else networks, "logistic_log_loss": linear}
+    if estimator.is_linear_:
+        text = f"{kind}: networks were not better by more than their standard error"
+    else:
+        text = f"{kind}; log-loss on held-out rows {networks:.3f}, logistic regression {linear:.3f}"
+    return {**choice, "text": text}
+
+
+def write_tuning(estimator: LinearLinkClassifier, path: Path) -> None:
+    """Write the candidates as a table or as a picture, by the file's extension."""
+    suffix = path.suffix.lower()
+    content = draw_tuning(estimator, suffix) if suffix in PICTURES else frame_bytes(estimator.tuning_, suffix)
+    write_output(path, content)
+
+
+def draw_tuning(estimator: LinearLinkClassifier, suffix: str) -> bytes:
+    """Return the picture of the candidates in the format of a file extension."""
+    from legendretron.plots import TuningDisplay
+
+    return picture_bytes(lambda: TuningDisplay.from_estimator(estimator), suffix)
+
+
+class FitScores(NamedTuple):
+    """Scores on all rows of the table; of a fit by several processes, the loss of the last epoch alone."""
+
+    rows: int | None
+    log_loss: float
+    accuracy: float | None
+    left_out: int
+    counts: np.ndarray | None = None  #: rows of each class
+    unlabelled: int = 0  #: how many of those left out have no label
+
+    @classmethod
+    def of(
+        cls, parts: Iterable[tuple[np.ndarray, np.ndarray]], n_classes: int, incomplete: int, unlabelled: int
+    ) -> FitScores:
+        """Score parts of the rows: labels as places of classes, and log-probabilities."""
+        loss, hits, counts = 0.0, 0, np.zeros(n_classes, dtype=np.int64)
+        for places, log_p in parts:
+            loss -= float(log_p[np.arange(len(places)), places].sum(dtype=np.float64))
+            hits += int((log_p.argmax(1) == places).sum())
+            counts += np.bincount(places, minlength=n_classes)
+        rows = int(counts.sum())
+        return cls(rows, loss / rows, hits / rows, incomplete + unlabelled, counts, unlabelled)
+
+
+#: Categories that are named, and letters of each.
+_NAMED, _LETTERS = 4, 30
+_MARKS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar", ".": "point", " ": "space", "'": "apostrophe"}
+
+
+def check_named(option: str, columns: Sequence[str], table: Table) -> None:
+    """Raise a usage error for an option that names columns which are no features."""
+    if columns and table.feature_names is None:
+        reason = f"{str(table.path)!r} is LIBSVM text, whose features have no names; leave it out."
+        raise wrong(option, reason)
+    if unknown := [name for name in columns if name not in (table.feature_names or ())]:
+        listed = ", ".join((table.feature_names or ())[:20])
+        reason = f"there is no column {unknown[0]!r} among the features; there are {listed}."
+        raise wrong(option, reason)
+
+
+def warn_of_similar_labels(classes: Any, path: Path, target: str | None, terminal: Terminal) -> None:
+    """Warn of classes that differ only by case or white space."""
+    place = "the labels" if target is None else f"target column {target!r}"
+    if words := similar_words(classes, f"{place} of {str(path)!r} has labels"):
+        terminal.warning(f"{words} Write them alike if they are the same.")
+
+
+def in_words(form: Mapping[str, str | None]) -> str:
+    """Return how a text file is written.
+
+    Examples
+    --------
+    >>> in_words({"encoding": "utf-8", "sep": ";", "decimal": ","})
+    'separator: semicolon, decimal mark: comma, encoding: utf-8'
+    """
+    marks = {"separator": form["sep"], "decimal mark": form["decimal"], "thousands": form.get("thousands")}
+    words = [f"{name}: {_MARKS.get(mark, mark)}" for name, mark in marks.items() if mark is not None]
+    return ", ".join([*words, f"encoding: {form['encoding']}"])
+
+
+def join_texts(texts: Iterable[str], most: int) -> str:
+    """Return the first texts, separated by commas; in quotes where they could not be told apart otherwise."""
+    texts = list(texts)
+    shown = [repr(text) if "," in text or text != text.strip() or not text else text for text in texts[:most]]
+    return ", ".join(shown) + (", ..." if len(texts) > most else "")
+
+
+def column_facts(columns: Sequence[FittedColumn]) -> list[dict[str, Any]]:
+    """Return what ``--json`` says about columns."""
+    return [
+        {
+            "name": column.name,
+            "kind": column.kind,
+            "missing": column.gaps,
+            "features": len(column.outputs),
+            "pooled": column.pooled,
+            "becomes": _becomes(column),
+        }
+        for column in columns
+    ]
+
+
+def column_view(columns: Sequence[FittedColumn]) -> Any:
+    """Return a table of the columns that are not just numbers."""
+    view = grid("column", "kind", "missing", "becomes")
+    view.columns[1].justify = view.columns[3].justify = "left"
+    plain = [column for column in columns if column.kind == "number" and not (column.gaps or column.constant)]
+    for column in columns:
+        if column not in plain:
+            view.add_row(one_line(column.name), column.kind, f"{column.gaps:,}", one_line(_becomes(column)))
+    if plain:
+        view.add_row(f"{len(plain):,} more", "number", "0", "itself")
+    return view
+
+
+def _becomes(column: FittedColumn) -> str:
+    if column.kind == "identifier":
+        return "left out: nearly all values are different"
+    if column.kind == "empty":
+        return "left out: no values"
+    if column.kind == "categories":
+        texts = ["(missing)" if text is None else text for text in column.categories]
+        if column.pooled:
+            return (
+                f"{len(column.outputs)} columns: the {len(texts)} most frequent values, {column.pooled:,} others pooled"
+            )
+        named = [text if len(text) <= _LETTERS else f"{text[:_LETTERS]}..." for text in texts]
+        return f"{len(texts)} column{'s' if len(texts) > 1 else ''}: {join_texts(named, _NAMED)}"
+    words = "days since 1970-01-01" if column.is_date else {"number": "itself", "boolean": "1 and 0"}[column.kind]
+    if column.constant:
+        words += ", always the same"
+    return f"{words}; the mean, {column.mean:.4g}, where missing, and a mark" if column.gaps else words
+
+
+#: If neither as few wrong labels nor as many can be ruled out, rows are too few to tell.
+_NONE, _MANY = 0.01, 0.1
+
+
+def read_matrix(path: Path, classes: np.ndarray) -> list[list[float]]:
+    """Read a transition matrix: rows are true classes, columns the labels that they get.
+
+    The file holds numbers only, with classes in sorted order, or the names of the classes in its first line and in its first
+    column as well, in any order. ``classes`` (C,) are those of the data, sorted.
+    """
+    names = [label_text(label) for label in classes]
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            lines = list(csv.reader(file, delimiter="\t" if path.suffix.lower() == ".tsv" else ","))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise _matrix_error(path, "is not text; write the matrix as CSV") from error
+    cells = [[cell.strip() for cell in line] for line in lines if any(cell.strip() for cell in line)]
+    size = len(cells)
+    if size not in (len(names), len(names) + 1) or any(len(line) != size for line in cells):
+        raise _matrix_error(
+            path,
+            f"must hold {len(names)} lines of {len(names)} numbers, one line for each true class, and optionally the names "
+            "of the classes as first line and first column",
+        )
+    order = (range(size), range(size))
+    if size > len(names):
+        given = [line[0] for line in cells[1:]], cells[0][1:]
+        for words, place in zip(given, ("column", "line"), strict=True):
+            if sorted(words) != sorted(names):
+                raise _matrix_error(
+                    path, f"must name the classes in its first {place}, {quoted(names)}, got {quoted(words)}"
+                )
+        order = tuple([1 + words.index(name) for name in names] for words in given)  # type: ignore[assignment]
+    matrix = [[_number(cells[row][column], path) for column in order[1]] for row in order[0]]
+    for name, shares in zip(names, matrix, strict=True):
+        if abs(sum(shares) - 1.0) > 1e-4:
+            raise _matrix_error(
+                path, f"must have lines that sum to 1, but that of class {name!r} sums to {sum(shares):.6g}"
+            )
+    return matrix
+
+
+def _number(text: str, path: Path) -> float:
+    value = number_or_nan(text)
+    if not 0.0 <= value <= 1.0:
+        raise _matrix_error(path, f"must hold probabilities, from 0 to 1, but holds {text!r}")
+    return value
+
+
+def _matrix_error(path: Path, reason: str) -> Exception:
+    return wrong("--label-noise", f"{str(path)!r} {reason}.")
+
+
+def found_noise(estimator: LinearLinkClassifier) -> dict[str, Any] | None:
+    """Return the share of wrong labels, where it lies, and whether it was given; None if it was not looked for."""
+    if not hasattr(estimator, "noise_rate_"):
+        return None
+    low, high = estimator.noise_rate_interval_
+    given = not isinstance(estimator.label_noise, str)
+    return {"rate": estimator.noise_rate_, "low": low, "high": high, "known": given}
+
+
+def noise_in_words(noise: dict[str, Any]) -> str:
+    """Say what :func:`found_noise` returns.
+
+    Examples
+    --------
+    >>> noise_in_words({"rate": 0.12, "low": 0.08, "high": 0.151, "known": False})
+    'about 12 % (8 to 15 %)'
+    >>> noise_in_words({"rate": 0.0, "low": 0.0, "high": 0.004, "known": False})
+    'none found (at most 0.4 %)'
+    >>> noise_in_words({"rate": 0.0, "low": 0.0, "high": 0.22, "known": False})
+    'none found (too few rows to tell)'
+    >>> noise_in_words({"rate": 0.12, "low": None, "high": None, "known": False})  # where it lies is not known
+    'about 12 %'
+    """
+    rate = _percent(noise["rate"])
+    if noise["known"]:
+        return f"{rate} %, as given"
+    if noise["low"] is None:
+        return f"about {rate} %"
+    low, high = _percent(noise["low"]), _percent(noise["high"])
+    untold = noise["low"] < _NONE and noise["high"] > _MANY
+    if noise["rate"] == 0.0:
+        return "none found (too few rows to tell)" if untold else f"none found (at most {high} %)"
+    return f"about {rate} % ({low} to {high} %{': too few rows to tell' if untold else ''})"
+
+
+def _percent(share: float) -> str:
+    percent = 100.0 * share
+    return f"{percent:.0f}" if percent >= 1.0 or percent == 0.0 else f"{percent:.1g}"

@@ -1,1 +1,0 @@
-"""The table of test AUCs of methods that learn a link."""

@@ -1,1 +1,0 @@
-"""The table of LIBSVM data sets under label noise."""

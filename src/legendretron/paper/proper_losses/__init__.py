@@ -1,1 +1,0 @@
-"""The figure of learned proper losses."""

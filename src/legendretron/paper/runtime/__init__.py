@@ -1,1 +1,0 @@
-"""The time that the table of LIBSVM data sets takes."""

@@ -1,1 +1,0 @@
-"""The figure of accuracies by the number of training images."""

@@ -1,1 +1,0 @@
-"""The table of networks with and without a learned loss."""
