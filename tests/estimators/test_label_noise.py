@@ -14,7 +14,6 @@ from sklearn.model_selection import GroupKFold, ShuffleSplit
 
 from legendretron import LegendreTronClassifier, MultinomialLogisticClassifier
 from legendretron.estimators.label_posterior import calibrate_on_labels, label_posterior
-from legendretron.estimators.splits import fit_splits
 from tests.given import GIVEN
 
 FAST = {**GIVEN, "max_epochs": 20, "random_state": 0, "batch_size": 32}
@@ -356,7 +355,7 @@ def test_a_fit_that_was_stopped_after_the_choice_has_the_same_noise(tmp_path, mo
     def refuse(*arguments, **options):
         raise AssertionError("nothing is to be chosen again")
 
-    monkeypatch.setattr("legendretron.estimators.choosing.tune", refuse)
+    monkeypatch.setattr("legendretron.estimators.base.tune", refuse)
     resumed = stopped.fit(X_NOISY, Y_NOISY)
     assert not path.with_name("checkpoint.strengths").exists()
     assert resumed._noise.rates == found._noise.rates
@@ -456,18 +455,6 @@ def test_onnx_predicts_true_labels(tmp_path):
 
 
 # --- with other parameters ---
-
-
-@pytest.mark.parametrize("noise", [0.2, T2], ids=["rate", "matrix"])
-def test_splits_with_noise(noise):
-    rows = np.stack([np.arange(150), np.arange(150, 300)])
-    clf = MultinomialLogisticClassifier(alpha=1e-2, standardize=False, label_noise=noise)
-    fitted = fit_splits(clf, X_NOISY, Y_NOISY, rows, [0, 0])
-    alone = [clone(clf).set_params(random_state=0).fit(X_NOISY[r], Y_NOISY[r]) for r in rows]
-    expected = [
-        -m.predict_log_proba(X_NOISY[r])[np.arange(150), Y_NOISY[r]].mean() for m, r in zip(alone, rows, strict=True)
-    ]
-    np.testing.assert_allclose(fitted.evaluate(rows)[0], expected, rtol=1e-3)
 
 
 def test_class_weights_hide_noise_so_it_is_not_looked_for():

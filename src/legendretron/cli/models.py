@@ -220,7 +220,7 @@ def log_probability_parts(
 ) -> Iterator[tuple[slice, np.ndarray]]:
     """Yield slices of the rows of a table that :func:`table_for` has read, with their log-probabilities."""
     X = checked_features(model, table, watch)
-    yield from (model if _is_calibrator(model) else linear_of(model))._log_proba_in_parts(X)
+    yield from (model if _is_calibrator(model) else linear_of(model))._predict_parts(X, log=True)
 
 
 def features_for(model: Model, table: Table) -> Any:
@@ -233,8 +233,7 @@ def checked_features(model: Model, table: Table, watch: DriftWatch | None = None
 
     Values that are not like those of the fit are counted by ``watch``, if it is given, and else named in a warning.
     """
-    check = model._scores if _is_calibrator(model) else model._check_features
-    X = features_for(model, table)
+    check, X = model._check_features, features_for(model, table)
     try:
         with without_names(), watch or nullcontext():
             checked = check(X)

@@ -176,4 +176,4 @@ def _judged(estimator: LinearLinkClassifier, source: Source, skipped: int) -> It
             assert batch.y is not None
             places = np.searchsorted(estimator.classes_, batch.y)
             X = batch.X.astype(estimator.coef_.dtype, copy=False)
-            yield from ((places[part], log_p) for part, log_p in estimator._log_proba_in_parts(X))
+            yield from ((places[part], log_p) for part, log_p in estimator._predict_parts(X, log=True))

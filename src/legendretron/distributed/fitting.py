@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from legendretron.estimators.restore_on_error import restore_on_error
+from legendretron.estimators.resuming import restore_on_error
 from legendretron.estimators.stream_fit import fit_source
 from legendretron.links import Link
 from legendretron.streaming.source import Source

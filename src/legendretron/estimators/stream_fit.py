@@ -19,6 +19,7 @@ from legendretron._internal.validation import check_device, check_integer
 from legendretron.estimators.classes import swap_classes, swap_labels
 from legendretron.estimators.fixed_link import is_fixed
 from legendretron.estimators.resuming import ChosenStrengths, fingerprint
+from legendretron.estimators.settings import draw_seed
 from legendretron.estimators.standardization import Standardizer
 from legendretron.estimators.stream_data import RowsInMemory, Shard, join_rows, map_shards, scan_shards
 from legendretron.estimators.validation_split import ValidationSplitError
@@ -187,7 +188,7 @@ class StreamFit:
         if len(summary.classes) < 2:
             only = summary.classes.tolist()[0]
             raise ValueError(f"a fit needs rows of at least 2 classes, but the source has only one: {only!r}.")
-        self.seed = estimator._seed()
+        self.seed = draw_seed(estimator.random_state)
         self.dtype = summary.dtype if estimator.dtype is None else np.dtype(estimator.dtype)
         share = min(estimator._held_out_share(), _MOST_HELD_OUT / summary.n_rows)
         self.shards = [
@@ -211,6 +212,8 @@ class StreamFit:
         standardized = estimator.standardize
         mean = np.zeros(summary.n_features) if summary.sparse or not standardized else summary.mean
         self.units = Standardizer(mean, summary.scale if standardized else np.ones(summary.n_features))
+        path = None if estimator.checkpoint is None else Path(estimator.checkpoint)
+        self.saved_choice = ChosenStrengths(path, self._identify())
 
     @property
     def fits_in_sample(self) -> bool:
@@ -275,7 +278,6 @@ class StreamFit:
         before = generator.get_state()
         link = estimator._make_link(n_classes, generator, dtype, self.summary.n_rows)
         noise, found = estimator._initial_noise(n_classes, resume=False, online=False, tuned=self.tuned)
-        self.saved_choice: ChosenStrengths | None = None
         self.tuning = self._choose(sample, dtype, noise) if self.tuned else None
         strengths = estimator._strengths().pair() if self.tuning is None else tuple(self.tuning.chosen)
         self.plan = plan = estimator._make_plan(link, strengths, self.tuning, noise, found, dtype, anew=True)
@@ -292,17 +294,13 @@ class StreamFit:
 
     def _choose(self, sample: RowsInMemory | None, dtype: torch.dtype, noise: LabelNoise | None) -> Tuning:
         """Strengths, and noise in the labels, chosen on the sample by the first process, for all."""
-        path = self.estimator.checkpoint
-        if path is not None:
-            self.saved_choice = ChosenStrengths(Path(path), self._identify())
-            if (tuning := self.saved_choice.load()) is not None:
-                return tuning
-        chosen = self.layout.call(lambda: None if sample is None else self._choose_on(sample, dtype, noise))
-        tuning = self.layout.broadcast(chosen)
-        assert tuning is not None
-        if self.saved_choice is not None:
-            self.saved_choice.save(tuning)
-        return tuning
+
+        def choose() -> Tuning:
+            chosen = self.layout.call(lambda: None if sample is None else self._choose_on(sample, dtype, noise))
+            tuning: Tuning = self.layout.broadcast(chosen)
+            return tuning
+
+        return self.saved_choice.load_or(choose)
 
     def _choose_on(self, sample: RowsInMemory, dtype: torch.dtype, noise: LabelNoise | None) -> Tuning:
         estimator, classes = self.estimator, self.summary.classes
@@ -395,8 +393,7 @@ class StreamFit:
             layout=self.layout,
             show_rows=True,
         )
-        if self.saved_choice is not None:
-            self.saved_choice.remove()
+        self.saved_choice.remove()
         self._set_names()
         estimator._set_fitted(self.model, result, plan, self.summary.classes, observed, n_rows, self.start, self.dtype)
         estimator._set_tuning(self.tuning, plan)
