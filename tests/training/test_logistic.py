@@ -104,8 +104,8 @@ def test_gradient_of_the_objective_against_autograd(monkeypatch, kind, symmetric
     x, y = data(n=30, c=c)
     if kind == "chunked":
         monkeypatch.setattr("legendretron._internal.chunks.ENTRIES_AT_ONCE", 50)
-        monkeypatch.setattr("legendretron.training.products._FEWEST", 7)
-        monkeypatch.setattr("legendretron.training.products._MOST", 7)
+        monkeypatch.setattr("legendretron.training.features._FEWEST", 7)
+        monkeypatch.setattr("legendretron.training.features._MOST", 7)
     features = as_features(scipy.sparse.csr_array(x) if kind == "sparse" else x, torch.float64, CPU)
     generator = torch.Generator().manual_seed(0)
     weights, alpha = torch.rand(30, 2, generator=generator).double(), torch.tensor([0.3, 0.7]).double()

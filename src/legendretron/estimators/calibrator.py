@@ -50,19 +50,16 @@ from legendretron.calibration.fitting import calibrate
 from legendretron.calibration.map import CalibrationMap
 from legendretron.calibration.prediction_sets import SetCalibration
 from legendretron.datasets.noise import symmetric_transition
-from legendretron.estimators.legendretron import LegendreTronClassifier, PaperLegendreTronClassifier
-from legendretron.estimators.multinomial import MultinomialLogisticClassifier
-from legendretron.estimators.network import LegendreNetClassifier
 from legendretron.estimators.onnx import predictor_model, write_model
 from legendretron.estimators.persistence import SavedModel, part_from_state, part_to_state
 from legendretron.estimators.prediction import ProbabilityClassifier
 from legendretron.estimators.resuming import restore_on_error
 from legendretron.estimators.saved_classes import classes_from_state, classes_to_state
 from legendretron.estimators.scores import ScoreForm, ScoreReader, as_columns, score_form
-from legendretron.estimators.table_classifier import TableClassifier
+from legendretron.estimators.table_classifier import ENCODED, TableClassifier
 from legendretron.links.noise_models import replaced_share, wrong_share
 
-__all__ = ["LegendreCalibrator"]
+__all__ = ["CALIBRATED", "LegendreCalibrator"]
 
 #: Weights that count as more rows than this are scaled down.
 _MOST_ROWS = 1e12
@@ -70,13 +67,7 @@ _MOST_ROWS = 1e12
 _NAMED = 10
 
 #: Estimators that can be saved inside.
-_SAVED = (
-    LegendreTronClassifier,
-    PaperLegendreTronClassifier,
-    MultinomialLogisticClassifier,
-    LegendreNetClassifier,
-    TableClassifier,
-)
+CALIBRATED = (*ENCODED, TableClassifier)
 _FIELDS = {
     "parameters": OBJECT,
     "classes": OBJECT,
@@ -426,7 +417,7 @@ class LegendreCalibrator(SavedModel, ProbabilityClassifier):
             "map": dict(self.map_.state_dict()),
             "noise_rate": float(self.noise_rate_),
             "cv_results": {name: np.asarray(values) for name, values in self.cv_results_.items()},
-            "estimator": None if inner is None else part_to_state(inner, *_SAVED),
+            "estimator": None if inner is None else part_to_state(inner, *CALIBRATED),
             "estimator_is_frozen": frozen,
             "sets": None if self._sets is None else self._sets.to_state(),
         }
@@ -442,7 +433,7 @@ class LegendreCalibrator(SavedModel, ProbabilityClassifier):
         if parameters.get("classes") is not None:
             parameters["classes"] = classes_from_state(parameters["classes"])
         if state["estimator"] is not None:
-            inner = part_from_state(state["estimator"], *_SAVED)
+            inner = part_from_state(state["estimator"], *CALIBRATED)
             if not (form.is_proba and form.columns == len(classes) and names is None):
                 raise ValueError("scores and feature_names_in must be those of the probabilities of estimator.")
             if inner.classes_.dtype != classes.dtype or not np.array_equal(inner.classes_, classes):

@@ -22,6 +22,18 @@ from legendretron.tuning import hidden_for
 
 __all__ = ["LegendreTronClassifier", "PaperLegendreTronClassifier"]
 
+#: What the paper leaves out is from the authors' public code.
+_PAPER_DEFAULTS: dict[str, Any] = {
+    "alpha": 0.01,
+    "link_alpha": None,
+    "solver": "adam",
+    "learning_rate": 0.01,
+    "max_epochs": 240,
+    "batch_size": 64,
+    "standardize": False,
+    "dtype": "float64",
+    "label_noise": None,
+}
 #: The paper's table of hyperparameters, by group of data sets.
 _PAPER: dict[str, dict[str, Any]] = {
     "libsvm": {"learning_rate": 0.01, "decay": 0.95, "max_epochs": 240, "batch_size": 64, "alpha": 0.01},
@@ -108,9 +120,8 @@ class LegendreTronClassifier(LinearLinkClassifier):
     intercept_ : ndarray of shape (n_classes - 1,)
         ``b``.
     link_ : Link
-        The learned link, a torch module on the CPU; its classes are in the order of ``link_classes_``. Where logistic
-        regression was chosen, a ``SoftmaxLink``. It is the link of true labels; if some are wrong, it can be a ``NoisyLink``
-        around these, whose floor says how much predictions are to be doubted.
+        The learned link of true labels, a torch module on the CPU; its classes are in the order of ``link_classes_``. Where
+        logistic regression was chosen, a ``SoftmaxLink``; where labels are wrong, it can be a ``NoisyLink`` with a floor.
     alpha_, link_alpha_ : float
         The strengths that were used; ``link_alpha_`` is infinite where nothing of the link was learned: in logistic
         regression, or with a link that is kept fixed.
@@ -125,13 +136,11 @@ class LegendreTronClassifier(LinearLinkClassifier):
         Probabilities of observed labels (columns) for each true class (rows), in the order of ``classes_``.
     tuning_ : DataFrame
         If strengths were chosen: the candidates, the chosen one first, with mean and standard error of the log-loss on
-        held-out rows (whose labels are doubted a little), and of the difference to logistic regression row by row. See
-        :class:`~legendretron.plots.TuningDisplay`.
+        held-out rows, and of the difference to logistic regression. See :class:`~legendretron.plots.TuningDisplay`.
     set_calibration_ : SetCalibration
         What the sets of :meth:`predict_set` are calibrated on, and what is guaranteed.
     loss_ : CanonicalLoss or CompositeLoss
-        The learned loss: the canonical one, or the strictly proper composite one of a link that is not canonical. Its classes
-        are in the order of ``link_classes_``.
+        The learned loss: the canonical one, or the strictly proper composite one of a link that is not canonical.
     link_classes_ : ndarray of shape (n_classes,)
         As ``classes_``; for two classes the second comes first, because the predictor is that of the second class.
     history_ : History
@@ -151,9 +160,7 @@ class LegendreTronClassifier(LinearLinkClassifier):
     :func:`~legendretron.links.distill` gives the nearest that is. ``alpha`` is chosen as for logistic regression.
 
     **Wrong labels.** The model is trained on labels as they are observed, and predicts true ones. With ``"auto"``, noise is
-    assumed if held-out labels are better explained by it. If strengths are given, nothing is tried on held-out rows: then
-    ``"auto"`` is ``None``, and noise to be estimated is learned in training. With ``class_weight``, ``"auto"`` is ``None``,
-    too: weights by observed labels hide how many of them are wrong.
+    assumed if held-out labels are better explained by it. If strengths or ``class_weight`` are given, ``"auto"`` is ``None``.
 
     References
     ----------
@@ -353,12 +360,8 @@ class PaperLegendreTronClassifier(LegendreTronClassifier):
     ----------
     schedule, decay, decay_every, init, penalize_intercept
         See :class:`~legendretron.estimators.settings.Protocol`.
-    link_alpha : float, "auto" or None, default=None
-        As in :class:`LegendreTronClassifier`; None for the same as ``alpha``, which is the paper's.
-    link, link_params, alpha, solver, learning_rate, max_epochs, batch_size, early_stopping, tol, class_weight, warm_start
-        See :class:`LegendreTronClassifier`.
-    standardize, device, dtype, random_state, verbose, checkpoint, cv, label_noise
-        See :class:`LegendreTronClassifier`.
+    link, **parameters
+        See :class:`LegendreTronClassifier`; ``link_alpha`` can be None for the same as ``alpha``, which is the default.
 
     Examples
     --------
@@ -380,58 +383,24 @@ class PaperLegendreTronClassifier(LegendreTronClassifier):
         self,
         link: Any = "composite",
         *,
-        link_params: dict[str, Any] | None = None,
-        alpha: float | str = 0.01,
-        link_alpha: float | str | None = None,
-        solver: str = "adam",
-        learning_rate: float | str = 0.01,
         schedule: str = "step",
         decay: float = 0.95,
         decay_every: int = 4,
-        max_epochs: int | str = 240,
-        batch_size: int | str = 64,
-        early_stopping: bool | float = False,
-        tol: float = 1e-6,
-        class_weight: dict[Any, float] | str | None = None,
-        warm_start: bool = False,
-        standardize: bool = False,
         init: str = "paper",
         penalize_intercept: bool = True,
-        device: str = "cpu",
-        dtype: str | None = "float64",
-        random_state: Any = None,
-        verbose: int = 0,
-        checkpoint: Any = None,
-        cv: Any = None,
-        label_noise: Any = None,
+        **parameters: Any,
     ) -> None:
-        super().__init__(
-            link,
-            link_params=link_params,
-            alpha=alpha,
-            link_alpha=link_alpha,  # type: ignore[arg-type]  # None ties it to alpha
-            solver=solver,
-            learning_rate=learning_rate,
-            max_epochs=max_epochs,
-            batch_size=batch_size,
-            early_stopping=early_stopping,
-            tol=tol,
-            class_weight=class_weight,
-            warm_start=warm_start,
-            standardize=standardize,
-            device=device,
-            dtype=dtype,
-            random_state=random_state,
-            verbose=verbose,
-            checkpoint=checkpoint,
-            cv=cv,
-            label_noise=label_noise,
-        )
+        super().__init__(link, **{**_PAPER_DEFAULTS, **parameters})
         self.schedule = schedule
         self.decay = decay
         self.decay_every = decay_every
         self.init = init
         self.penalize_intercept = penalize_intercept
+
+    @classmethod
+    def _get_param_names(cls) -> list[str]:
+        """Names of all parameters, also of those that the signature does not repeat."""
+        return sorted({*super()._get_param_names(), *LegendreTronClassifier._get_param_names()})
 
     def _protocol(self) -> Protocol:
         return Protocol(

@@ -30,16 +30,9 @@ _LINEAR = ("LegendreTronClassifier", "PaperLegendreTronClassifier", "Multinomial
 class NumpyPredictor:
     """A saved linear classifier, of numbers or of tables, that predicts by numpy alone.
 
-    Whatever it refuses is given to the classifier itself, so that there is one place that says why.
-
-    Parameters
-    ----------
-    path : path
-        The file.
-    state : dict
-        State of the linear classifier in it. One of many errors is raised if anything is not as it should be.
-    encoder : namespace of columns_ and _single, optional
-        Of a classifier of tables, as in :class:`~legendretron.preprocessing.TableEncoder`.
+    Whatever it refuses is given to the classifier itself, so that there is one place that says why. A state that is not as it
+    should be raises one of many errors. The encoder, of a classifier of tables, has ``columns_`` and ``_single`` as a
+    :class:`~legendretron.preprocessing.TableEncoder`.
     """
 
     def __init__(

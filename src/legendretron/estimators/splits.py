@@ -39,19 +39,7 @@ class SplitResults:
         self._n_classes = model.n_outputs + 1
 
     def evaluate(self, rows: np.ndarray, labels: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """Log-loss and accuracy of each split's model on its own rows of the data.
-
-        Parameters
-        ----------
-        rows : ndarray of shape (R, n)
-            Rows of each split.
-        labels : ndarray of shape (R, n), optional
-            Their labels, if not those of ``y``.
-
-        Returns
-        -------
-        log_loss, accuracy : ndarray of shape (R,)
-        """
+        """Log-loss and accuracy ``(R,)`` of each split's model on its rows ``(R, n)``; with labels, if not those of ``y``."""
         index = torch.as_tensor(rows, device=self._labels.device)
         known = self._labels[index] if labels is None else _as_labels(labels, self._n_classes, index.device)
         weights = torch.ones(index.shape, dtype=self.model.flat.dtype, device=index.device)

@@ -24,7 +24,7 @@ from legendretron.estimators.persistence import SavedModel, part_from_state, par
 from legendretron.preprocessing import TableEncoder
 from legendretron.preprocessing.onnx_nodes import prepend_columns
 
-__all__ = ["TableClassifier"]
+__all__ = ["ENCODED", "TableClassifier"]
 
 
 def _of_estimator(name: str) -> Any:
@@ -214,14 +214,14 @@ class TableClassifier(SavedModel, Classifier, BaseEstimator):  # type: ignore[mi
         """See :meth:`SavedModel.to_state`."""
         if type(self.encoder_) is not TableEncoder:
             raise ValueError(f"encoder must be a TableEncoder to be saved, got a {type(self.encoder_).__name__}.")
-        return {"encoder": self.encoder_.to_state(), "estimator": part_to_state(self.estimator_, *_SAVED)}
+        return {"encoder": self.encoder_.to_state(), "estimator": part_to_state(self.estimator_, *ENCODED)}
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Self:
         """See :meth:`SavedModel.from_state`."""
         check_fields("the state", state, {"encoder": OBJECT, "estimator": OBJECT})
         encoder = TableEncoder.from_state(state["encoder"])
-        estimator: Any = part_from_state(state["estimator"], *_SAVED)
+        estimator: Any = part_from_state(state["estimator"], *ENCODED)
         names = encoder.get_feature_names_out()
         if not np.array_equal(getattr(estimator, "feature_names_in_", ()), names):
             raise ValueError(f"the features of the estimator must be what the encoder returns, {', '.join(names[:8])}.")
@@ -255,12 +255,7 @@ class TableClassifier(SavedModel, Classifier, BaseEstimator):  # type: ignore[mi
 
 
 #: Estimators that can be saved inside.
-_SAVED = (
-    LegendreTronClassifier,
-    PaperLegendreTronClassifier,
-    MultinomialLogisticClassifier,
-    LegendreNetClassifier,
-)
+ENCODED = (LegendreTronClassifier, PaperLegendreTronClassifier, MultinomialLogisticClassifier, LegendreNetClassifier)
 #: What stands for a parameter that is None.
 _DEFAULTS: dict[str, Callable[[], BaseEstimator]] = {"estimator": LegendreTronClassifier, "encoder": TableEncoder}
 

@@ -44,21 +44,11 @@ class Block(NamedTuple):
 
 
 class Batches(ABC):
-    """A source of batches.
+    """A source of batches."""
 
-    Attributes
-    ----------
-    n_rows : int
-        Rows of a pass.
-    size : int
-        Rows of a batch.
-    endless : bool
-        Whether a batch can begin in one pass and end in the next. If not, the last batch of a pass can be smaller.
-    """
-
-    n_rows: int
-    size: int
-    endless: bool
+    n_rows: int  #: rows of a pass
+    size: int  #: rows of a batch
+    endless: bool  #: whether a batch can begin in one pass and end in the next; if not, the last one of a pass can be smaller
 
     @property
     @abstractmethod
@@ -93,16 +83,7 @@ class Batches(ABC):
 class SampleBatches(Batches):
     """Batches of rows in memory. Each run shuffles its rows with its own generator.
 
-    Parameters
-    ----------
-    sample : Sample
-        The rows. If runs differ in length, batches must be endless.
-    batch_size : int
-        Rows of a batch; fewer if a run has fewer.
-    generators : list of torch.Generator
-        One per run.
-    endless : bool
-        See :class:`Batches`.
+    If runs differ in length, batches must be endless. They are smaller than ``batch_size`` if a run has fewer rows.
     """
 
     def __init__(self, sample: Sample, batch_size: int, generators: list[torch.Generator], *, endless: bool) -> None:
@@ -157,23 +138,13 @@ class SampleBatches(Batches):
 
 
 class Rows(NamedTuple):
-    """Some rows to train on.
+    """Some rows to train on."""
 
-    Attributes
-    ----------
-    x : ndarray or sparse matrix of shape (n, d)
-        Features, as they are trained with.
-    labels : ndarray of shape (n,)
-        Classes, from 0.
-    weights : ndarray of shape (n,)
-        Weights, with a mean of one over all rows of a pass.
-    """
+    x: Any  #: features, an array or a sparse matrix of shape (n, d)
+    labels: np.ndarray  #: classes from 0, shape (n,)
+    weights: np.ndarray  #: with a mean of one over all rows of a pass, shape (n,)
 
-    x: Any
-    labels: np.ndarray
-    weights: np.ndarray
-
-    def select(self, rows: slice) -> Rows:
+    def select(self, rows: slice | np.ndarray) -> Rows:
         """Some of them."""
         return Rows(self.x[rows], self.labels[rows], self.weights[rows])
 
@@ -238,12 +209,7 @@ class _Window:
     """
 
     def __init__(
-        self,
-        passes: Passes,
-        batches: StreamBatches,
-        place: slice,
-        generator: torch.Generator,
-        shuffle: bool,
+        self, passes: Passes, batches: StreamBatches, place: slice, generator: torch.Generator, shuffle: bool
     ) -> None:
         self._passes, self._generator, self._shuffle = passes, generator, shuffle
         self._store, self._place = batches._store, place
@@ -328,12 +294,8 @@ class StreamBatches(Batches):
         Rows of a window, at least four times what a batch takes of the shard; fewer if a pass has fewer.
     generators : sequence of torch.Generator
         Of the order of rows, one for each shard.
-    shuffle : bool
-        If not, rows are taken in the order in which they arrive.
-    endless : bool
-        See :class:`Batches`.
-    n_features, sparse, dtype, device
-        Of the features; ``sparse`` if they come as sparse matrices.
+    shuffle, endless, n_features, sparse, dtype, device
+        Whether rows are shuffled, or taken as they arrive; see :class:`Batches`; of the features.
     """
 
     def __init__(

@@ -8,6 +8,7 @@ from torch import Tensor
 from legendretron.links import Link
 from legendretron.links.noise_models import observed_loss
 from legendretron.training.descent import LBFGS
+from legendretron.training.features import DenseFeatures
 from legendretron.training.logistic_objective import Objective
 
 __all__ = ["Newton", "Whitened"]
@@ -28,7 +29,9 @@ class _Hessian:
 
     def __init__(self, objective: Objective, which: Tensor | None = None) -> None:
         self.objective = objective
-        self.rows = objective.products.with_ones(which)
+        assert isinstance(objective.features, DenseFeatures)
+        rows = objective.features.x if which is None else objective.features.x[which]
+        self.rows = torch.cat([rows, torch.ones_like(rows[:, :1])], dim=1)
         d, k, like = objective.d, objective.k, objective.weights
         classes = torch.eye(k).to(like)
         if objective.symmetric:

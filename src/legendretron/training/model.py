@@ -28,17 +28,7 @@ class Model(ABC):
     optimiser is a handful of operations on one matrix, however many tensors there are, and each run can have its own
     rate and penalty.
 
-    Parameters
-    ----------
-    parts : sequence of Tensor of shape (R, ...)
-        Start of the parameters.
-    link : Link
-        From predictors to probabilities.
-
-    Attributes
-    ----------
-    n_features : int
-        ``d``.
+    ``parts`` of shape (R, ...) are the start of the parameters; ``link`` maps predictors to probabilities.
     """
 
     n_features: int
@@ -94,16 +84,8 @@ class Model(ABC):
     ) -> Callable[..., None] | None:
         """Return a function of rows, labels, weights and rates that takes steps on the CPU; None if there is none.
 
-        Parameters
-        ----------
-        features : array, Csr or None
-            As of :class:`~legendretron.accelerate.cpu.training.CompiledTraining`; None if they are of another kind.
-        state, totals
-            As there: parameters, moments of Adam and count; sums of losses and hits.
-        numbers : tuple of float
-            The two betas of Adam, and its epsilon.
-        n_rows : int
-            Rows of a batch.
+        Arguments are as for :class:`~legendretron.accelerate.cpu.training.CompiledTraining`; features that it does not
+        take are None.
         """
         return None
 
@@ -151,10 +133,8 @@ class LinearModel(Model):
 
     Parameters
     ----------
-    weight : Tensor of shape (R, d, K)
-        Start of ``W``.
-    bias : Tensor of shape (R, K)
-        Start of ``b``.
+    weight, bias : Tensor of shape (R, d, K) and (R, K)
+        Start of ``W`` and ``b``.
     links : sequence of Link
         Start of the ``R`` links; copied.
 

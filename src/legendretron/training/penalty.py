@@ -22,18 +22,8 @@ class Penalty:
     least penalty among all ways to write the same probabilities. For two classes it would be half of :math:`|W|^2`; there
     the plain one is used, as scikit-learn does.
 
-    Parameters
-    ----------
-    model : LinearModel
-        The model.
-    alpha, link_alpha : Tensor of shape (R,)
-        Strengths.
-    intercept : bool
-        Whether the bias is penalised too.
-    symmetric : bool
-        See above.
-    centred : bool
-        Whether the link's parameters are penalised by their distance from ``link.penalty_centre()``, and not from 0.
+    With ``centred`` the link's parameters are penalised by their distance from ``link.penalty_centre()``, and not from 0.
+    Strengths ``alpha`` and ``link_alpha`` have shape (R,).
     """
 
     def __init__(

@@ -53,14 +53,7 @@ class Schedule:
     """Either ``max_epochs`` passes over the rows, or ``max_steps`` steps in epochs that need not be passes.
 
     Then the rate falls from step to step along half a cosine, or goes up and down in :func:`waves` if ``settings.schedule``
-    is that.
-
-    Parameters
-    ----------
-    settings : TrainingSettings
-        How to train.
-    pass_steps : int
-        Steps of a pass over the rows.
+    is that. ``pass_steps`` is the number of steps of a pass over the rows.
 
     Examples
     --------

@@ -29,18 +29,7 @@ __all__ = ["TrainingState"]
 class TrainingState:
     """All that changes during training, apart from the model itself; the same on all processes after each step.
 
-    Parameters
-    ----------
-    model : Model
-        What is trained.
-    settings : TrainingSettings
-        How.
-    class_weight : Tensor of shape (R, C)
-        Sum of the weights of each class's rows.
-    validation : Sample, optional
-        To stop early on; of several processes, the rows of this one.
-    layout : Layout
-        Which part of the work is this process's.
+    Parameters are those of :func:`~legendretron.training.engine.train_batches`.
     """
 
     def __init__(

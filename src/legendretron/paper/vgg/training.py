@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import nll_loss
 
 from legendretron.nn import parameter_groups
-from legendretron.training.cuda_graph import capture_graph
+from legendretron.training.step import capture_graph
 
 #: Training loss of a network, from its log-probabilities and labels.
 Loss = Callable[[nn.Module, Tensor, Tensor], Tensor]
