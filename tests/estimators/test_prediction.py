@@ -6,7 +6,7 @@ import scipy.sparse
 
 from legendretron import LegendreTronClassifier, MultinomialLogisticClassifier
 from legendretron._internal import chunks
-from legendretron.estimators import linear_prediction as prediction
+from legendretron.estimators import linear as prediction
 
 LINKS = {"composite": {"link_params": {"hidden": 3}}, "canonical": {}, "softmax": {}}
 

@@ -45,9 +45,8 @@ def set_start(tensor: Tensor, value: Tensor) -> None:
 def _just_loaded(tensor: Tensor) -> bool:
     """Whether Transformers has read the tensor from a file and now initialises what the file did not hold.
 
-    ``from_pretrained`` initialises every module of which something was missing, and marks what it has read. While it
-    initialises, it replaces the functions of ``torch.nn.init`` by its own, which leave marked tensors alone; so do we. At
-    any other time a mark means nothing: users may want a new start.
+    ``from_pretrained`` marks what it has read, and replaces the functions of ``torch.nn.init`` by its own, which leave marked
+    tensors alone; so do we. At any other time a mark means nothing: users may want a new start.
     """
     return getattr(tensor, "_is_hf_initialized", False) and nn.init.uniform_.__module__ != "torch.nn.init"
 

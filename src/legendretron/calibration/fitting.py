@@ -122,18 +122,14 @@ def calibrate(
     ----------
     scores : Tensor of shape (n, C)
         Logits or log-probabilities, finite, in double precision.
-    labels : Tensor of shape (n,)
-        Classes from 0; not all need occur.
-    weight : Tensor of shape (n,)
-        Of the rows, positive; its sum counts as the number of rows.
+    labels, weight : Tensor of shape (n,)
+        Classes from 0, of which not all need occur; positive weights, whose sum counts as the number of rows.
     strength : float, optional
         ``r``; by cross-validation if not given.
     ordered : bool
         Whether all classes share one increasing function.
-    n_folds : int
-        At least 2.
-    replaced : float, optional
-        Share of labels replaced at random; estimated if None.
+    n_folds, replaced
+        At least 2; share of labels replaced at random, estimated if None.
     """
     n, n_classes = scores.shape
     rows = float(weight.sum())

@@ -106,16 +106,8 @@ class _Features:
 class CalibrationMetric:
     """Coordinates in which the problem is nearly round, for all strengths, see the module.
 
-    Parameters
-    ----------
-    s : Tensor of shape (n, C)
-        Log-probabilities after temperature and floor.
-    weight : Tensor of shape (n,)
-        Shares of the rows; they sum to 1.
-    rows : float
-        ``n`` in the penalties: the number of rows, or their total weight.
-    rank : int
-        Number of directions in which each class sees the scores of the others; 0 for none.
+    ``s`` of shape (n, C) are log-probabilities after temperature and floor, ``weight`` (n,) shares of the rows, ``rows`` the
+    ``n`` in the penalties, and ``rank`` the number of directions in which each class sees the scores of the others.
     """
 
     def __init__(self, s: Tensor, weight: Tensor, rows: float, rank: int) -> None:
@@ -145,21 +137,14 @@ class CalibrationRuns:
 
     Parameters
     ----------
-    s : Tensor of shape (n, C)
-        Log-probabilities after temperature and floor.
-    labels : Tensor of shape (n,)
-        Classes from 0.
+    s, labels, metric
+        Log-probabilities (n, C) after temperature and floor, classes from 0, and the metric of the same rows.
     weights : Tensor of shape (n, R)
         Shares of the rows in each run; of all rows together they sum to 1, with some held out to less.
-    strengths : Tensor of shape (R,)
-        ``g``; may be infinite.
-    shaped : Tensor of shape (R,)
-        1 where the shared shape is learned, 0 where it is not; the shared scale always is.
-    metric : CalibrationMetric
-        Of the same rows.
+    strengths, shaped : Tensor of shape (R,)
+        ``g``, which may be infinite; and 1 where the shared shape is learned, else 0.
     replaced : float
-        Share of labels replaced at random, see :class:`~legendretron.links.SymmetricNoise`. If not 0, the problem is not
-        convex.
+        Share of labels replaced at random. If not 0, the problem is not convex.
     learned : Tensor of shape (C,), optional
         Which classes get parts of their own; all if not given.
     """
@@ -225,8 +210,8 @@ class CalibrationRuns:
         for part in self.parts:
             nll, residual = self._loss(part, whole)
             if self.replaced > 0.0:
-                nll, share_kept = observed_loss(nll, self.replaced, self.n_classes)
-                residual.mul_(share_kept.unsqueeze(2))
+                nll, unreplaced = observed_loss(nll, self.replaced, self.n_classes)
+                residual.mul_(unreplaced.unsqueeze(2))
             value += (nll * self.weights[part]).sum(0)
             residual.mul_(self.weights[part].unsqueeze(2))
             of_weight += self.features.backward(part, residual)
