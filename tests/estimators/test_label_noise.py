@@ -1,6 +1,5 @@
 """Wrong labels: found, given or learned in training, and what a fitted model says about them."""
 
-import functools
 import pickle
 import re
 
@@ -403,58 +402,17 @@ def test_too_few_rows_to_hold_out():
     assert LegendreTronClassifier(random_state=0).fit([[0.0], [1.0]], [0, 1]).predict([[0.0]]) == [0]
 
 
-# --- saving ---
-
-KINDS = {
-    "found": lambda: LegendreTronClassifier(**QUICK),
-    "learned matrix": lambda: LegendreTronClassifier(
-        "softmax", label_noise="class-conditional", **{**FAST, "max_epochs": 5}
-    ),
-    "rate": lambda: LegendreTronClassifier(label_noise=0.2, **FAST),
-    "nested list": lambda: MultinomialLogisticClassifier(alpha=1e-2, label_noise=T2.tolist()),
-    "none": lambda: MultinomialLogisticClassifier(alpha=1e-2),
-}
-
-
-@functools.cache
-def fitted(kind):
-    """One of these, fitted to strings."""
-    return KINDS[kind]().fit(X_NOISY, NAMES[Y_NOISY])
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_what_is_saved_is_loaded(kind, tmp_path):
-    clf = fitted(kind)
-    clf.save(tmp_path / "model")
-    for other in (type(clf).load(tmp_path / "model"), pickle.loads(pickle.dumps(clf))):
-        for name in ("predict_proba", "predict_proba_observed"):
-            np.testing.assert_array_equal(getattr(other, name)(X_NOISY), getattr(clf, name)(X_NOISY))
-        for cv in (None,) if kind == "found" else (None, 2):
-            np.testing.assert_array_equal(
-                other.label_quality(X_NOISY, NAMES[Y_NOISY], cv=cv), clf.label_quality(X_NOISY, NAMES[Y_NOISY], cv=cv)
-            )
-        if kind == "none":
-            assert not hasattr(other, "noise_rate_")
-            continue
-        assert other.noise_rate_ == clf.noise_rate_
-        assert other.noise_rate_interval_ == clf.noise_rate_interval_
-        np.testing.assert_array_equal(other.noise_matrix_, clf.noise_matrix_)
-        np.testing.assert_array_equal(other.get_params()["label_noise"], clf.get_params()["label_noise"])
-        if "tuning_" in dir(clf) and hasattr(clf, "tuning_"):
-            pd.testing.assert_frame_equal(other.tuning_, clf.tuning_)
+# --- with other parameters ---
 
 
 def test_onnx_predicts_true_labels(tmp_path):
-    clf = fitted("nested list")
+    clf = MultinomialLogisticClassifier(alpha=1e-2, label_noise=T2.tolist()).fit(X_NOISY, NAMES[Y_NOISY])
     clf.to_onnx(tmp_path / "clf.onnx")
     session = onnxruntime.InferenceSession(tmp_path / "clf.onnx", providers=["CPUExecutionProvider"])
     label, p = session.run(["label", "probabilities"], {"X": X_NOISY})
     np.testing.assert_array_equal(label, clf.predict(X_NOISY))
     np.testing.assert_allclose(p, clf.predict_proba(X_NOISY), atol=1e-9)
     assert np.abs(p - clf.predict_proba_observed(X_NOISY)).max() > 0.05
-
-
-# --- with other parameters ---
 
 
 def test_class_weights_hide_noise_so_it_is_not_looked_for():

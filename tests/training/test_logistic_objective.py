@@ -99,9 +99,9 @@ def test_the_hessian_of_some_rows_saves_iterations(monkeypatch):
     given = as_features(x, torch.float64, CPU), torch.as_tensor(y), 3
     shares, alpha = torch.full((4000, 1), 1 / 4000, dtype=torch.float64), torch.tensor([1e-5], dtype=torch.float64)
     monkeypatch.setattr("legendretron.training.logistic._NEWTON_PARAMETERS", 0)
-    monkeypatch.setattr("legendretron.training.logistic._some_rows", lambda n, d, k: None)
+    monkeypatch.setattr("legendretron.training.logistic._draw_rows", lambda n, d, k: None)
     plain = fit_logistic(*given, shares, alpha, tol=1e-8, max_iter=1000)
-    monkeypatch.setattr("legendretron.training.logistic._some_rows", lambda n, d, k: torch.arange(0, n, 10))
+    monkeypatch.setattr("legendretron.training.logistic._draw_rows", lambda n, d, k: torch.arange(0, n, 10))
     fast = fit_logistic(*given, shares, alpha, tol=1e-8, max_iter=1000)
     assert plain.converged.all()
     assert fast.converged.all()

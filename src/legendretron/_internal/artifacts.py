@@ -202,11 +202,11 @@ def _checksum(tensors: Mapping[str, Any], metadata: Mapping[str, str]) -> str:
     for name in sorted(tensors):
         tensor = tensors[name]
         digest.update(json.dumps([name, str(tensor.dtype).removeprefix("torch."), list(tensor.shape)]).encode())
-        digest.update(_bytes_of(tensor))
+        digest.update(_view_bytes(tensor))
     return digest.hexdigest()
 
 
-def _bytes_of(tensor: Any) -> memoryview:
+def _view_bytes(tensor: Any) -> memoryview:
     if 0 in tensor.shape:  # which torch cannot always view as bytes
         return memoryview(b"")
     if not isinstance(tensor, np.ndarray):

@@ -91,7 +91,7 @@ def keep_values(module: nn.Module) -> None:
     3.0
     """
     for part in module.modules():
-        own = _own(part)
+        own = _get_own_tensors(part)
         if all(has_values(tensor) and not is_sharded(tensor) for tensor in own.values()):
             setattr(part, _START, {name: _array(tensor) for name, tensor in own.items()})
         if hasattr(type(part), "reset_parameters"):
@@ -110,7 +110,7 @@ def restore_values(module: nn.Module) -> bool:
     known = True
     for part in module.modules():
         kept: dict[str, np.ndarray] = getattr(part, _START, {})
-        for name, tensor in _own(part).items():
+        for name, tensor in _get_own_tensors(part).items():
             if name in kept and kept[name].shape == tuple(tensor.shape):
                 set_start(tensor, torch.from_numpy(kept[name]))  # which no default device redirects
             else:
@@ -123,7 +123,7 @@ def _reset(module: nn.Module, generator: torch.Generator | None = None) -> None:
         type(module).reset_parameters(module, generator)  # type: ignore[attr-defined]
 
 
-def _own(module: nn.Module) -> dict[str, Tensor]:
+def _get_own_tensors(module: nn.Module) -> dict[str, Tensor]:
     return dict(chain(module.named_parameters(recurse=False), module.named_buffers(recurse=False)))
 
 

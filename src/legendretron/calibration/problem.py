@@ -185,7 +185,7 @@ class CalibrationRuns:
     def _in_basis(self, coordinates: Tensor) -> Tensor:
         return torch.matmul(self.basis, coordinates.permute(1, 2, 0)).permute(2, 0, 1)
 
-    def _whole(self, shared: Tensor, weight: Tensor) -> Tensor:
+    def _add_identity(self, shared: Tensor, weight: Tensor) -> Tensor:
         """Weights of the features that make up ``z``, the scores themselves included."""
         weight = weight.clone()
         weight[:, :, :2] += (shared + shared.new_tensor([1.0, 0.0])).unsqueeze(1)
@@ -206,7 +206,7 @@ class CalibrationRuns:
         shared, weight = self._unpack(x)
         value = 0.5 * (self.ridge * x[:, 2:].view_as(self.ridge).square()).sum((1, 2))
         value += 0.5 * (self.shared_ridge * shared.square()).sum(1)
-        whole, of_weight = self._whole(shared, weight), torch.zeros_like(weight)
+        whole, of_weight = self._add_identity(shared, weight), torch.zeros_like(weight)
         for part in self.parts:
             nll, residual = self._loss(part, whole)
             if self.replaced > 0.0:
@@ -231,7 +231,7 @@ class CalibrationRuns:
     @torch.no_grad()
     def losses(self, x: Tensor) -> Tensor:
         """Log-loss of the observed label of every row in every run, shape (n, R)."""
-        whole = self._whole(*self._unpack(x))
+        whole = self._add_identity(*self._unpack(x))
         nll = torch.cat([self._loss(part, whole)[0] for part in self.parts])
         return observed_loss(nll, self.replaced, self.n_classes)[0] if self.replaced > 0.0 else nll
 

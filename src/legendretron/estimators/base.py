@@ -291,7 +291,7 @@ class LinearLinkClassifier(LinearPredictor):
         else:
             start = self._make_start(Standardizer.fit(X, weight, self.standardize), n_classes, generator, dtype)
         if scipy.sparse.issparse(X) and start.mean.any():
-            start = start.uncentred()
+            start = start.move_centre()
         if resume:
             self._check_resumed_link()
         features = as_features(start.transform(X), dtype, device)
@@ -333,7 +333,7 @@ class LinearLinkClassifier(LinearPredictor):
         if plan.precision != dtype:
             features = features.single()
         if resume:
-            start = start.scaled(1.0 / plan.temperature)
+            start = start.rescale(1.0 / plan.temperature)
 
         def sample(rows: np.ndarray) -> Sample:
             def on_device(values: np.ndarray, kind: torch.dtype) -> torch.Tensor:
@@ -504,7 +504,7 @@ class LinearLinkClassifier(LinearPredictor):
         self._noise, self._sets = found, None
         self.link_ = trained.to("cpu", precision).eval().requires_grad_(False)
         self._standardized = Standardized(units.mean, units.scale, w, b, moments)
-        self.coef_, self.intercept_ = self._standardized.folded(dtype)
+        self.coef_, self.intercept_ = self._standardized.fold_weights(dtype)
         self.alpha_, self.link_alpha_ = map(float, plan.strengths)
         self.history_ = result.history
         self.n_iter_ = int(result.n_iter[0])
@@ -517,7 +517,7 @@ class LinearLinkClassifier(LinearPredictor):
         held_out, tuning.held_out = tuning.held_out, None
         log_p = torch.log_softmax(held_out.log_p.double() * plan.temperature, -1).cpu().numpy()
         labels = swap_labels(held_out.labels.cpu().numpy(), len(self.classes_))
-        p = swap_classes(self._proba_as_predicted(log_p))
+        p = swap_classes(self._apply_floor(log_p))
         self._calibrate(p, labels, held_out.weight.cpu().numpy(), out_of_fold=True)
 
     def _initial_noise(

@@ -137,9 +137,9 @@ class LabelQuality(ProbabilityClassifier):
             log_p = self._log_proba_to_judge(checked)
         else:
             log_p = self._out_of_fold(checked, self.classes_[labels], cv, groups)
-        return self._posterior_of(log_p, labels)
+        return self._compute_posterior(log_p, labels)
 
-    def _posterior_of(self, log_p: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    def _compute_posterior(self, log_p: np.ndarray, labels: np.ndarray) -> np.ndarray:
         """See :meth:`label_posterior`, for log-probabilities without a floor, and classes from 0."""
         if self._noise is not None and self._noise.rates.rate > 0.0:
             return label_posterior(log_p, labels, self._noise.matrix_by_classes())
@@ -158,9 +158,9 @@ class LabelQuality(ProbabilityClassifier):
         """See :meth:`ProbabilityClassifier._held_out_proba`."""
         if cv is None:
             return self.predict_proba(X)
-        return self._proba_as_predicted(self._out_of_fold(self._check_features(X), y, cv, groups))
+        return self._apply_floor(self._out_of_fold(self._check_features(X), y, cv, groups))
 
-    def _proba_as_predicted(self, log_p: np.ndarray) -> np.ndarray:
+    def _apply_floor(self, log_p: np.ndarray) -> np.ndarray:
         """Probabilities with the floor of doubtful predictions, which ``predict_proba`` has too."""
         floored = torch.as_tensor(log_p)
         if isinstance(self.link_, NoisyLink):

@@ -118,7 +118,7 @@ class LinearPredictor(SavedModel, LabelQuality):
     def _predict_parts(self, X: Any, *, log: bool, out: np.ndarray | None = None) -> Iterator[tuple[slice, np.ndarray]]:
         """Probabilities of checked features, or their logarithms, in chunks of rows; written to ``out`` if that is given."""
         sparse, n, n_classes = scipy.sparse.issparse(X), X.shape[0], len(self.classes_)
-        compiled = self._compiled()
+        compiled = self._compile_link()
         # A parameter of the link that is infinite need not show in the probabilities, nor a coefficient in those of sparse
         # rows; all else that is not finite does.
         if compiled is None or sparse or not compiled.finite:
@@ -142,7 +142,7 @@ class LinearPredictor(SavedModel, LabelQuality):
                 part = self._plain(X, rows, log, out)  # which raises, unless rounding differs
             yield rows, part
 
-    def _compiled(self) -> RowProbabilities | None:
+    def _compile_link(self) -> RowProbabilities | None:
         """Return the link as a compiled function, or None if it has none."""
         if self.coef_.dtype != self.intercept_.dtype or self.coef_.dtype not in _PRECISIONS:
             return None

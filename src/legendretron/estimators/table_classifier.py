@@ -27,7 +27,7 @@ from legendretron.preprocessing.onnx_nodes import prepend_columns
 __all__ = ["ENCODED", "TableClassifier"]
 
 
-def _of_estimator(name: str) -> Any:
+def _forward(name: str) -> Any:
     """A method that encodes the table and calls that of the estimator; it is there only if the estimator has it."""
 
     def has(classifier: Any) -> bool:
@@ -195,18 +195,18 @@ class TableClassifier(SavedModel, Classifier, BaseEstimator):  # type: ignore[mi
         return self.encoder_.get_feature_names_out(input_features)
 
     # of a table that is encoded first; to calibrate sets or judge labels, the encoder is not fitted again
-    _check_features = _of_estimator("_check_features")
-    predict = _of_estimator("predict")
-    predict_proba = _of_estimator("predict_proba")
-    predict_log_proba = _of_estimator("predict_log_proba")
-    decision_function = _of_estimator("decision_function")
-    linear_predictor = _of_estimator("linear_predictor")
-    predict_set = _of_estimator("predict_set")
-    calibrate_sets = _of_estimator("calibrate_sets")
-    predict_proba_observed = _of_estimator("predict_proba_observed")
-    label_quality = _of_estimator("label_quality")
-    label_posterior = _of_estimator("label_posterior")
-    find_label_issues = _of_estimator("find_label_issues")
+    _check_features = _forward("_check_features")
+    predict = _forward("predict")
+    predict_proba = _forward("predict_proba")
+    predict_log_proba = _forward("predict_log_proba")
+    decision_function = _forward("decision_function")
+    linear_predictor = _forward("linear_predictor")
+    predict_set = _forward("predict_set")
+    calibrate_sets = _forward("calibrate_sets")
+    predict_proba_observed = _forward("predict_proba_observed")
+    label_quality = _forward("label_quality")
+    label_posterior = _forward("label_posterior")
+    find_label_issues = _forward("find_label_issues")
 
     # --- saving ---
 

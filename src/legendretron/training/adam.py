@@ -73,7 +73,7 @@ class Adam:
         if penalty is not None and penalty.active:
             penalty.add_centre(gradient)
             penalty.spare_free(gradient)
-            options = {"strengths": penalty.strengths, "shared": penalty.shared(), "bounds": penalty.bounds}
+            options = {"strengths": penalty.strengths, "shared": penalty.shared_gradient(), "bounds": penalty.bounds}
         adam_step(
             self.parameters,
             gradient,

@@ -352,7 +352,7 @@ class StreamBatches(Batches):
             yield Rows(x, np.zeros(shape[0], dtype=np.int64), np.zeros(shape[0]))
             left -= shape[0]
 
-    def _used(self, shard: int, step: int) -> int:
+    def _count_used(self, shard: int, step: int) -> int:
         """Rows of a shard that the steps before this one use, in a pass or, if endless, in all of them."""
         joint = step * self.size if self.endless else min(step * self.size, self.n_rows)
         return joint * self._sizes[shard] // self.n_rows
@@ -360,7 +360,7 @@ class StreamBatches(Batches):
     def _next_rows(self) -> list[int]:
         """Rows of each shard in the next batch."""
         step = self._step if self.endless else self._step % self.n_steps
-        return [self._used(shard, step + 1) - self._used(shard, step) for shard in range(len(self._sizes))]
+        return [self._count_used(shard, step + 1) - self._count_used(shard, step) for shard in range(len(self._sizes))]
 
     def first(self) -> tuple[Tensor, Tensor, int]:
         """See :class:`Batches`."""

@@ -125,7 +125,7 @@ def fit_logistic(
         most, most_work = _NEWTON_PARAMETERS_WITH_LINK, _NEWTON_WORK_WITH_LINK
     by_newton = dense and size <= most and runs * features.n_rows * size**2 <= most_work
     sample_rows = (
-        None if by_newton or not dense or learn_rate or link is not None else _some_rows(features.n_rows, d, k)
+        None if by_newton or not dense or learn_rate or link is not None else _draw_rows(features.n_rows, d, k)
     )
     objective = Objective(
         features, labels, n_classes, weights, alpha, symmetric, penalize_intercept, rate, learn_rate, transition, link,
@@ -150,7 +150,7 @@ def fit_logistic(
     return Logistic(weight, bias, end.n_iter.cpu(), largest <= 10 * tol, largest, noise_rates)
 
 
-def _some_rows(n: int, d: int, k: int) -> Tensor | None:
+def _draw_rows(n: int, d: int, k: int) -> Tensor | None:
     """Rows whose Hessian costs about half a pass over all rows, or two passes where they are few; None if it costs more."""
     size = (d + 1) * k
     number = max(int(2 * n * d * k / size**2), _ROWS_FOR_A_PARAMETER * size)

@@ -52,7 +52,7 @@ class _Hessian:
         runs, k, n, width = objective.runs, objective.k, *rows.shape
         z = rows @ x[:, : width * k].view(runs, width, k)
         if objective.link is not None:
-            return self._of_link(z, objective.link), None
+            return self._link_hessian(z, objective.link), None
         p = torch.softmax(torch.cat([z, torch.zeros_like(z[..., :1])], dim=-1), dim=-1)
         share, of_rate = self.share, None
         rate = objective.rate(x)
@@ -74,7 +74,7 @@ class _Hessian:
             blocks[:, :, c, :, c] += weighted @ (rows * (p[..., c : c + 1] * share))
         return hessian, of_rate
 
-    def _of_link(self, z: Tensor, link: Link) -> Tensor:
+    def _link_hessian(self, z: Tensor, link: Link) -> Tensor:
         objective, rows = self.objective, self.rows
         runs, k, n, width = objective.runs, objective.k, *rows.shape
         jacobian = link._jacobian(z.reshape(runs * n, k)).view(runs, n, k, k)

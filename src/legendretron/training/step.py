@@ -209,7 +209,7 @@ class CompiledStep:
         self.rate.copy_(rates[-1].unsqueeze(1))
 
 
-def _arrays_of(features: Features, dtype: torch.dtype) -> np.ndarray | Csr | None:
+def _get_arrays(features: Features, dtype: torch.dtype) -> np.ndarray | Csr | None:
     """The matrix as arrays that share its memory; None if it is of another kind or precision."""
     if isinstance(features, DenseFeatures) and features.x.dtype == dtype and features.x.is_contiguous():
         return features.x.numpy()
@@ -218,12 +218,12 @@ def _arrays_of(features: Features, dtype: torch.dtype) -> np.ndarray | Csr | Non
     return None
 
 
-def _compiled(step: Step) -> CompiledStep | None:
+def _compile_step(step: Step) -> CompiledStep | None:
     """The step as compiled code, where there is some for it."""
     model, flat, optimiser = step.model, step.model.flat, step.optimiser
     if not compiled_applies(flat) or any(t.dtype != flat.dtype for t in (step.rate, step.totals)):
         return None
-    features = _arrays_of(step.features, flat.dtype)
+    features = _get_arrays(step.features, flat.dtype)
     state = tuple(t.numpy() for t in (flat, optimiser.first, optimiser.second, optimiser.count.view(1)))
     numbers, totals = (*optimiser.betas, optimiser.eps), step.totals.numpy()
     if not isinstance(model, LinearModel):
@@ -254,4 +254,4 @@ def make_step(step: Step, state: list[Tensor], compiled: bool = True) -> AnyStep
     varies = isinstance(features, SparseFeatures) and not features.by_kernels(flat)
     if flat.is_cuda:
         return step if varies else CapturedStep(step, state)
-    return (_compiled(step) if compiled else None) or step
+    return (_compile_step(step) if compiled else None) or step
