@@ -1,4 +1,4 @@
-"""Where training starts: values of parameters and buffers, drawn or given, whatever memory they live in."""
+"""Initial values of parameters and buffers, drawn or given, in any kind of memory."""
 
 from __future__ import annotations
 

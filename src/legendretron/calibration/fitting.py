@@ -44,7 +44,7 @@ _WRONG_ROWS = 0.5
 _SHARES = (0.0, 0.03, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9, 0.98)
 #: Least slope of an order-preserving function, relative to temperature scaling.
 _LEAST_SLOPE = 0.01
-#: As many folds are fitted as it takes to hold out so many rows; fewer with many classes, where a fit takes long.
+#: Folds are fitted until this many rows are held out; fewer with many classes, where a fit takes long.
 _HELD_OUT_ROWS, _HELD_OUT_ROWS_OF_MANY, _MANY_CLASSES = 3000, 2000, 40
 _TOL_HELD_OUT, _TOL = 5e-3, 1e-3
 

@@ -8,7 +8,7 @@ other rows have, by a model that has not seen these rows (split conformal predic
   uniform draw :math:`u` for each row, a share :math:`u\, p_k` is added: then coverage is exact, and sets may be empty.
 - ``"probability"``: :math:`1 - p_k`, which makes the smallest sets on average, of which some can be empty.
 
-**Wrong labels.** Labels of the rows as they are have scores of wrong classes too, and sets would be too large. With the
+**Wrong labels.** Sets that are calibrated on wrong labels have to hold these too, and are too large. With the
 transition matrix :math:`T` of the labels (rows are true classes), a row with the label :math:`y` counts with the mass
 :math:`(T^{-1})_{yk}` for each class :math:`k`. These masses, of which some are negative, have the expectation
 :math:`P(\text{true} = k \mid x)`, so that the share of the mass at scores up to :math:`t` is, on average, the share of true

@@ -74,7 +74,7 @@ def _directions(s: Tensor, weight: Tensor, rank: int) -> Tensor:
 
 
 class _Features:
-    """Of each class by itself: its log-probability and probability. Of all classes: one, and projections of both."""
+    """Features of one class: its log-probability and probability. Of all classes: a constant, and projections of both."""
 
     def __init__(self, s: Tensor, directions: Tensor) -> None:
         self.s, self.p = s, s.exp()

@@ -325,9 +325,9 @@ class LinearLinkClassifier(LinearPredictor):
             alpha, link_alpha = tuning.chosen
         first_weight, first_bias = start.weight, start.bias
         usual = self._protocol().schedule == "cosine" and self._protocol().init != "paper"
-        if usual and tuning is not None and tuning.start is not None:  # go on from the model that was judged
+        if usual and tuning is not None and tuning.start is not None:  # continue from the model scored on held-out rows
             first_weight, first_bias, link = tuning.start
-        plan = self._make_plan(link, (alpha, link_alpha), tuning, noise, found, dtype, anew=not (resume or online))
+        plan = self._make_plan(link, (alpha, link_alpha), tuning, noise, found, dtype, fresh=not (resume or online))
         if plan.is_logistic and not isinstance(link, SoftmaxLink):
             generator.set_state(before)
         if plan.precision != dtype:
@@ -452,9 +452,9 @@ class LinearLinkClassifier(LinearPredictor):
         found: FittedNoise | None,
         dtype: torch.dtype,
         *,
-        anew: bool,
+        fresh: bool,
     ) -> Plan:
-        """What is trained in the end, by what has been chosen; ``anew`` if nothing was trained before."""
+        """What is trained, given what was chosen; ``fresh`` if nothing was trained before."""
         n_classes, precision = link.n_classes, dtype
         if tuning is not None and not tuning.chosen.is_logistic and self.dtype is None and self.solver != "lbfgs":
             precision = torch.float32  # as it was tried out; noise of batches is far above that of rounding
@@ -465,7 +465,7 @@ class LinearLinkClassifier(LinearPredictor):
         alpha, link_alpha = strengths
         if isinstance(link, SoftmaxLink):
             link_alpha = math.inf
-        is_logistic = math.isinf(link_alpha) and anew
+        is_logistic = math.isinf(link_alpha) and fresh
         if is_logistic and not isinstance(link, SoftmaxLink):
             link = SoftmaxLink(n_classes)
         is_softmax = isinstance(link, SoftmaxLink)

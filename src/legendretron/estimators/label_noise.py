@@ -93,7 +93,7 @@ class FittedNoise:
     def from_noise(cls, noise: LabelNoise, observed: np.ndarray, *, known: bool, n_rows: int = 0) -> Self:
         """From noise that was given, or learned in training on ``n_rows``; ``observed`` are shares of the labels.
 
-        The interval of learned noise is that of a share among so many labels.
+        The interval of learned noise is that of a share of ``n_rows`` labels.
         """
         matrix, asymmetric = noise.matrix().detach().double().cpu().numpy(), None
         n_classes = len(matrix)

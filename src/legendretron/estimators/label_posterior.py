@@ -60,7 +60,7 @@ def calibrate_on_labels(
     weight = np.append(np.ones(len(part)), _IMAGINED)
     best, found = math.inf, (1.0, 0.0)
     for power in TEMPERATURES:
-        # the imagined row is predicted rightly, and the tail does not do so
+        # the pseudo-row is predicted right, but not by the tail
         own, tail = (
             np.append((softmax(part * tempered, axis=1) * of_label).sum(1), imagined)
             for tempered, imagined in ((power, 1.0), (power * _TAIL, 0.0))

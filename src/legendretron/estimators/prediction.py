@@ -34,7 +34,7 @@ class ProbabilityClassifier(Classifier, BaseEstimator):  # type: ignore[misc]
 
     @abstractmethod
     def _check_features(self, X: Any) -> Any:
-        """Features as they are predicted from."""
+        """Features in the form that predictions take."""
 
     @abstractmethod
     def _predict_parts(self, X: Any, *, log: bool, out: np.ndarray | None = None) -> Iterator[tuple[slice, np.ndarray]]:
@@ -188,7 +188,7 @@ class ProbabilityClassifier(Classifier, BaseEstimator):  # type: ignore[misc]
         return self
 
     def _find_places(self, y: Any, n_rows: int) -> np.ndarray:
-        """Places of the labels of so many rows in ``classes_``; a ``ValueError`` for others."""
+        """Indices of labels in ``classes_``; a ``ValueError`` for unknown ones, or if there are not ``n_rows``."""
         check_labels(y)
         y = column_or_1d(y)
         if y.shape != (n_rows,):

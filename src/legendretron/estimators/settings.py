@@ -98,7 +98,7 @@ class Protocol(NamedTuple):
     init: str = "centred"
     penalize_intercept: bool = False  #: whether ``alpha`` applies to the intercept too
     #: Whether the penalty of logistic regression is the same whichever class is the reference, as if every class had a
-    #: weight vector; if not, it is on the ``n_classes - 1`` vectors as they are.
+    #: weight vector; if not, it is on the ``n_classes - 1`` vectors of the model.
     symmetric: bool = True
 
 
@@ -111,7 +111,7 @@ class Plan(NamedTuple):
     found: FittedNoise | None  #: what is known of it; None if it was given, or is learned
     precision: torch.dtype
     is_softmax: bool  #: whether the link, without noise, is softmax
-    is_logistic: bool  #: whether logistic regression is trained from the beginning, in the place of whatever link
+    is_logistic: bool  #: whether logistic regression is trained in place of the link
 
     @property
     def temperature(self) -> float:

@@ -40,7 +40,7 @@ class Standardizer:
     def transform(self, X: Any) -> Any:
         """Standardise features; sparse ones are only scaled, and need a mean of zero.
 
-        They are returned as they are, and not as a copy, where the units are their own.
+        Where there is nothing to scale, ``X`` itself is returned, not a copy.
         """
         if (self.scale == 1.0).all() and not self.mean.any():
             return X

@@ -21,7 +21,7 @@ from legendretron.training.layout import Layout
 
 __all__ = ["Shard", "join_rows", "map_shards", "scan_shards"]
 
-#: Rows of each class that a sample has in the mean, if there are so many: classes must not be missing in it.
+#: Expected rows of each class in a sample, if it has as many: no class must be missing.
 _LEAST_OF_CLASS = 30
 T = TypeVar("T")
 
@@ -66,7 +66,7 @@ def scan_shards(
 
 
 def join_rows(parts: list[Rows]) -> Rows:
-    """Several parts, one at least, as one."""
+    """Concatenate one part or several."""
     x, labels, weights = zip(*parts, strict=True)
     stacked = scipy.sparse.vstack(x, format="csr") if scipy.sparse.issparse(x[0]) else np.concatenate(x)
     return Rows(stacked, np.concatenate(labels), np.concatenate(weights))

@@ -256,7 +256,7 @@ class StreamFit:
         noise, found = estimator._initial_noise(n_classes, resume=False, online=False, tuned=self.tuned)
         self.tuning = self._choose(sample, dtype, noise) if self.tuned else None
         strengths = estimator._strengths().pair() if self.tuning is None else tuple(self.tuning.chosen)
-        self.plan = plan = estimator._make_plan(link, strengths, self.tuning, noise, found, dtype, anew=True)
+        self.plan = plan = estimator._make_plan(link, strengths, self.tuning, noise, found, dtype, fresh=True)
         if plan.is_softmax:
             generator.set_state(before)
         weight, bias = (part.to(device, plan.precision) for part in (self.start.weight, self.start.bias))

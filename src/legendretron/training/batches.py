@@ -62,7 +62,7 @@ class Batches(ABC):
 
     @abstractmethod
     def take(self, most: int) -> Block:
-        """The next batches: one at least, and at most so many."""
+        """The next batches, from one to ``most``."""
 
     @abstractmethod
     def first(self) -> tuple[Tensor, Tensor, int]:
@@ -72,7 +72,7 @@ class Batches(ABC):
         """
 
     def skip(self, n_batches: int) -> None:
-        """Go on after so many batches, which were trained on before a checkpoint."""
+        """Skip batches that were trained on before a checkpoint."""
         while n_batches:
             n_batches -= len(self.take(min(n_batches, _SKIPPED_AT_ONCE)).rows)
 
@@ -101,7 +101,7 @@ class SampleBatches(Batches):
         return self._sample.features
 
     def _draw(self, least: int) -> None:
-        """Draw passes until each run has so many places."""
+        """Draw passes until each run has ``least`` places."""
         for run, (generator, length) in enumerate(zip(self._generators, self._lengths, strict=True)):
             parts = [self._drawn[run]]
             drawn = len(parts[0])
@@ -223,7 +223,7 @@ class _Window:
         self.ready = 0
 
     def prepare(self, least: int) -> None:
-        """Make sure that at least so many rows are ready."""
+        """Make sure that at least ``least`` rows are ready."""
         while self.ready < least:
             self._advance()
 

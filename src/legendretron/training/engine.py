@@ -140,7 +140,7 @@ def fit_loop(state: TrainingState, batches: Batches, schedule: Schedule, show_ro
 
 
 class _Steps:
-    """The steps for batches of different sizes, made anew if the features are others."""
+    """Steps by the size of their batches, made again when the features change."""
 
     def __init__(self, state: TrainingState) -> None:
         self._state = state

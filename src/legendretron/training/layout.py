@@ -50,7 +50,7 @@ class Layout:
 
     @classmethod
     def join(cls, device: str | torch.device, class_parallel: int = 1) -> Layout:
-        """The layout of the default process group, with classes over so many processes each."""
+        """The layout of the default process group, with classes divided over ``class_parallel`` processes."""
         rank, size = distributed.get_rank(), distributed.get_world_size()
         device = torch.device(device)
         if size % class_parallel:

@@ -116,7 +116,7 @@ class Objective:
         return weight, bias
 
     def rate(self, flat: Tensor) -> Tensor | None:
-        """Of noise, for each run; None if there is none."""
+        """Noise rate of each run; None without noise."""
         return torch.sigmoid(flat[:, -1]) if self.learn_rate else self.known_rate
 
     # --- value and gradient ---

@@ -47,7 +47,7 @@ class Model(ABC):
 
     @abstractmethod
     def n_multiplications(self, n_rows: float) -> float:
-        """Of a step of so many rows, about."""
+        """Approximate number of multiplications of a step."""
 
     def row_chunks(self, n: int) -> list[slice]:
         """Rows to take at once of ``n`` of every run."""
@@ -72,7 +72,7 @@ class Model(ABC):
         """Shrink parameters before a step at rates ``(R, 1)``, if they decay by themselves."""
 
     def advance(self, n_steps: int) -> None:  # noqa: B027
-        """Note that compiled code has taken so many steps."""
+        """Count steps that compiled code has taken."""
 
     def compile_steps(
         self,

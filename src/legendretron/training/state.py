@@ -136,12 +136,12 @@ class TrainingState:
         return column * (self._base_rate * ~self.stopped)
 
     def limit_steps(self, left: int) -> int:
-        """So many steps, or those until the next checkpoint."""
+        """The number of steps left, or until the next checkpoint."""
         every = self.settings.checkpoint_steps
         return left if self.store is None or every is None else min(left, every - self.step % every)
 
     def end_steps(self, count: int, n_rows: int) -> None:
-        """Note that so many steps of so many rows have been taken, and write a checkpoint if it is time."""
+        """Count ``count`` steps of ``n_rows`` rows, and write a checkpoint if it is time."""
         self.step += count
         self.sums[2] += count * n_rows
         every = self.settings.checkpoint_steps
