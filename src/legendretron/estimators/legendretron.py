@@ -22,18 +22,6 @@ from legendretron.tuning import hidden_for
 
 __all__ = ["LegendreTronClassifier", "PaperLegendreTronClassifier"]
 
-#: What the paper leaves out is from the authors' public code.
-_PAPER_DEFAULTS: dict[str, Any] = {
-    "alpha": 0.01,
-    "link_alpha": None,
-    "solver": "adam",
-    "learning_rate": 0.01,
-    "max_epochs": 240,
-    "batch_size": 64,
-    "standardize": False,
-    "dtype": "float64",
-    "label_noise": None,
-}
 #: The paper's table of hyperparameters, by group of data sets.
 _PAPER: dict[str, dict[str, Any]] = {
     "libsvm": {"learning_rate": 0.01, "decay": 0.95, "max_epochs": 240, "batch_size": 64, "alpha": 0.01},
@@ -360,8 +348,12 @@ class PaperLegendreTronClassifier(LegendreTronClassifier):
     ----------
     schedule, decay, decay_every, init, penalize_intercept
         See :class:`~legendretron.estimators.settings.Protocol`.
-    link, **parameters
-        See :class:`LegendreTronClassifier`; ``link_alpha`` can be None for the same as ``alpha``, which is the default.
+    link_alpha : float, "auto" or None, default=None
+        As in :class:`LegendreTronClassifier`; None for the same as ``alpha``, which is the paper's.
+    link, link_params, alpha, solver, learning_rate, max_epochs, batch_size, early_stopping, tol, class_weight, warm_start
+        See :class:`LegendreTronClassifier`.
+    standardize, device, dtype, random_state, verbose, checkpoint, cv, label_noise
+        See :class:`LegendreTronClassifier`.
 
     Examples
     --------
@@ -383,24 +375,58 @@ class PaperLegendreTronClassifier(LegendreTronClassifier):
         self,
         link: Any = "composite",
         *,
+        link_params: dict[str, Any] | None = None,
+        alpha: float | str = 0.01,
+        link_alpha: float | str | None = None,
+        solver: str = "adam",
+        learning_rate: float | str = 0.01,
         schedule: str = "step",
         decay: float = 0.95,
         decay_every: int = 4,
+        max_epochs: int | str = 240,
+        batch_size: int | str = 64,
+        early_stopping: bool | float = False,
+        tol: float = 1e-6,
+        class_weight: dict[Any, float] | str | None = None,
+        warm_start: bool = False,
+        standardize: bool = False,
         init: str = "paper",
         penalize_intercept: bool = True,
-        **parameters: Any,
+        device: str = "cpu",
+        dtype: str | None = "float64",
+        random_state: Any = None,
+        verbose: int = 0,
+        checkpoint: Any = None,
+        cv: Any = None,
+        label_noise: Any = None,
     ) -> None:
-        super().__init__(link, **{**_PAPER_DEFAULTS, **parameters})
+        super().__init__(
+            link,
+            link_params=link_params,
+            alpha=alpha,
+            link_alpha=link_alpha,  # type: ignore[arg-type]  # None ties it to alpha
+            solver=solver,
+            learning_rate=learning_rate,
+            max_epochs=max_epochs,
+            batch_size=batch_size,
+            early_stopping=early_stopping,
+            tol=tol,
+            class_weight=class_weight,
+            warm_start=warm_start,
+            standardize=standardize,
+            device=device,
+            dtype=dtype,
+            random_state=random_state,
+            verbose=verbose,
+            checkpoint=checkpoint,
+            cv=cv,
+            label_noise=label_noise,
+        )
         self.schedule = schedule
         self.decay = decay
         self.decay_every = decay_every
         self.init = init
         self.penalize_intercept = penalize_intercept
-
-    @classmethod
-    def _get_param_names(cls) -> list[str]:
-        """Names of all parameters, also of those that the signature does not repeat."""
-        return sorted({*super()._get_param_names(), *LegendreTronClassifier._get_param_names()})
 
     def _protocol(self) -> Protocol:
         return Protocol(
