@@ -58,7 +58,7 @@ def test_sets_cover_right_after_a_fit(model):
 
 def test_sets_are_calibrated_on_held_out_rows(model):
     kept, own = model.set_calibration_, model.predict_proba(X[TEST])
-    model.calibrate_sets(X[TEST], Y[TEST])
+    assert model.calibrate_sets(X[TEST], Y[TEST]) is model
     calibration = model.set_calibration_
     assert calibration.n_rows == 2000
     assert not calibration.out_of_fold

@@ -108,7 +108,7 @@ def linear_of(model: Any) -> Any:
 
 
 def _is_calibrator(model: Model) -> TypeGuard[LegendreCalibrator]:
-    return hasattr(model, "_scores")  # without an import of its class
+    return "map_" in vars(model)  # without an import of its class
 
 
 def _uncalibrated(model: Model) -> Any:
