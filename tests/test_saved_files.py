@@ -89,7 +89,7 @@ KINDS = {
     "checkpoint": (save_progress, progress_of, lambda weight: weight.clone()),
     "choice of strengths": (
         save_strengths,
-        lambda path: strengths_in(path).load(),
+        lambda path: strengths_in(path).load_or(None),
         lambda tuning: tuning.noise_matrix.copy(),
     ),
 }

@@ -206,13 +206,18 @@ def test_strengths_are_chosen_on_a_sample(table):
     assert model.score(X, y) > MultinomialLogisticClassifier(random_state=0).fit(X, y).score(X, y) - 0.02
 
 
-def test_rare_classes_are_in_the_sample():
-    rng = np.random.default_rng(0)
+def test_rare_classes_are_in_the_sample_with_their_weight(monkeypatch):
+    rng, samples = np.random.default_rng(0), []
     y = np.zeros(20_000, dtype=int)
     y[rng.choice(len(y), 12, replace=False)] = 1
     X = rng.normal(y[:, None], 0.3, (len(y), 2))
+    choose = stream_fit.StreamFit._choose_on
+    monkeypatch.setattr(stream_fit.StreamFit, "_choose_on", lambda *args: samples.append(args[1]) or choose(*args))
     model = MultinomialLogisticClassifier(random_state=0, max_epochs=2).fit_stream((X, y), sample_rows=500)
     assert model.predict_proba(X[y == 1])[:, 1].mean() > 20 * y.mean()
+    rare = samples[0].labels == 1
+    assert rare.sum() == 12
+    assert samples[0].weights[rare].sum() == pytest.approx(12 * 500 / 20_000)
 
 
 # --- early stopping ---

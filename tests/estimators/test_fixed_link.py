@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import scipy.sparse
 import torch
-from sklearn.base import clone
 from sklearn.datasets import load_iris
 from sklearn.exceptions import ConvergenceWarning
 
@@ -122,15 +121,6 @@ def test_an_end_before_the_minimum_is_told():
         clf = LegendreTronClassifier(FROZEN, alpha=1e-3, max_epochs=2).fit(X, y)
     assert not clf.converged_
     assert clf.gradient_norm_ > 1e-6
-
-
-def test_saved_and_loaded(tmp_path):
-    clf = LegendreTronClassifier(CanonicalLoss(LINK), alpha=0.01).fit(X, y)
-    clf.save(tmp_path / "m")
-    again = LegendreTronClassifier.load(tmp_path / "m")
-    np.testing.assert_array_equal(again.predict_proba(X), clf.predict_proba(X))
-    assert (again.gradient_norm_, again.converged_) == (clf.gradient_norm_, clf.converged_)
-    np.testing.assert_allclose(clone(again).fit(X, y).coef_, clf.coef_, rtol=1e-6)  # still kept fixed
 
 
 def test_warm_start():

@@ -1,6 +1,5 @@
 """Wrong labels: found, given or learned in training, and what a fitted model says about them."""
 
-import functools
 import pickle
 import re
 
@@ -14,7 +13,6 @@ from sklearn.model_selection import GroupKFold, ShuffleSplit
 
 from legendretron import LegendreTronClassifier, MultinomialLogisticClassifier
 from legendretron.estimators.label_posterior import calibrate_on_labels, label_posterior
-from legendretron.estimators.splits import fit_splits
 from tests.given import GIVEN
 
 FAST = {**GIVEN, "max_epochs": 20, "random_state": 0, "batch_size": 32}
@@ -356,7 +354,7 @@ def test_a_fit_that_was_stopped_after_the_choice_has_the_same_noise(tmp_path, mo
     def refuse(*arguments, **options):
         raise AssertionError("nothing is to be chosen again")
 
-    monkeypatch.setattr("legendretron.estimators.choosing.tune", refuse)
+    monkeypatch.setattr("legendretron.estimators.base.tune", refuse)
     resumed = stopped.fit(X_NOISY, Y_NOISY)
     assert not path.with_name("checkpoint.strengths").exists()
     assert resumed._noise.rates == found._noise.rates
@@ -404,70 +402,17 @@ def test_too_few_rows_to_hold_out():
     assert LegendreTronClassifier(random_state=0).fit([[0.0], [1.0]], [0, 1]).predict([[0.0]]) == [0]
 
 
-# --- saving ---
-
-KINDS = {
-    "found": lambda: LegendreTronClassifier(**QUICK),
-    "learned matrix": lambda: LegendreTronClassifier(
-        "softmax", label_noise="class-conditional", **{**FAST, "max_epochs": 5}
-    ),
-    "rate": lambda: LegendreTronClassifier(label_noise=0.2, **FAST),
-    "nested list": lambda: MultinomialLogisticClassifier(alpha=1e-2, label_noise=T2.tolist()),
-    "none": lambda: MultinomialLogisticClassifier(alpha=1e-2),
-}
-
-
-@functools.cache
-def fitted(kind):
-    """One of these, fitted to strings."""
-    return KINDS[kind]().fit(X_NOISY, NAMES[Y_NOISY])
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_what_is_saved_is_loaded(kind, tmp_path):
-    clf = fitted(kind)
-    clf.save(tmp_path / "model")
-    for other in (type(clf).load(tmp_path / "model"), pickle.loads(pickle.dumps(clf))):
-        for name in ("predict_proba", "predict_proba_observed"):
-            np.testing.assert_array_equal(getattr(other, name)(X_NOISY), getattr(clf, name)(X_NOISY))
-        for cv in (None,) if kind == "found" else (None, 2):
-            np.testing.assert_array_equal(
-                other.label_quality(X_NOISY, NAMES[Y_NOISY], cv=cv), clf.label_quality(X_NOISY, NAMES[Y_NOISY], cv=cv)
-            )
-        if kind == "none":
-            assert not hasattr(other, "noise_rate_")
-            continue
-        assert other.noise_rate_ == clf.noise_rate_
-        assert other.noise_rate_interval_ == clf.noise_rate_interval_
-        np.testing.assert_array_equal(other.noise_matrix_, clf.noise_matrix_)
-        np.testing.assert_array_equal(other.get_params()["label_noise"], clf.get_params()["label_noise"])
-        if "tuning_" in dir(clf) and hasattr(clf, "tuning_"):
-            pd.testing.assert_frame_equal(other.tuning_, clf.tuning_)
+# --- with other parameters ---
 
 
 def test_onnx_predicts_true_labels(tmp_path):
-    clf = fitted("nested list")
+    clf = MultinomialLogisticClassifier(alpha=1e-2, label_noise=T2.tolist()).fit(X_NOISY, NAMES[Y_NOISY])
     clf.to_onnx(tmp_path / "clf.onnx")
     session = onnxruntime.InferenceSession(tmp_path / "clf.onnx", providers=["CPUExecutionProvider"])
     label, p = session.run(["label", "probabilities"], {"X": X_NOISY})
     np.testing.assert_array_equal(label, clf.predict(X_NOISY))
     np.testing.assert_allclose(p, clf.predict_proba(X_NOISY), atol=1e-9)
     assert np.abs(p - clf.predict_proba_observed(X_NOISY)).max() > 0.05
-
-
-# --- with other parameters ---
-
-
-@pytest.mark.parametrize("noise", [0.2, T2], ids=["rate", "matrix"])
-def test_splits_with_noise(noise):
-    rows = np.stack([np.arange(150), np.arange(150, 300)])
-    clf = MultinomialLogisticClassifier(alpha=1e-2, standardize=False, label_noise=noise)
-    fitted = fit_splits(clf, X_NOISY, Y_NOISY, rows, [0, 0])
-    alone = [clone(clf).set_params(random_state=0).fit(X_NOISY[r], Y_NOISY[r]) for r in rows]
-    expected = [
-        -m.predict_log_proba(X_NOISY[r])[np.arange(150), Y_NOISY[r]].mean() for m, r in zip(alone, rows, strict=True)
-    ]
-    np.testing.assert_allclose(fitted.evaluate(rows)[0], expected, rtol=1e-3)
 
 
 def test_class_weights_hide_noise_so_it_is_not_looked_for():

@@ -6,7 +6,7 @@ import scipy.sparse
 
 from legendretron import LegendreTronClassifier, MultinomialLogisticClassifier
 from legendretron._internal import chunks
-from legendretron.estimators import linear_prediction as prediction
+from legendretron.estimators import linear as prediction
 
 LINKS = {"composite": {"link_params": {"hidden": 3}}, "canonical": {}, "softmax": {}}
 
@@ -33,7 +33,7 @@ def plain(monkeypatch, model, method, X):
 ])  # fmt: skip
 def test_equals_plain_predictions(monkeypatch, link, n_classes, n_features, dtype):
     model, rng = fitted(link, n_classes, n_features, dtype)
-    assert model._compiled() is not None
+    assert model._compile_link() is not None
     monkeypatch.setattr(chunks, "ENTRIES_IN_CACHE", 200)  # several chunks
     monkeypatch.setattr(chunks, "ROWS_OF_A_PRODUCT", 1)
     X = 3 * rng.normal(size=(301, n_features)).astype(dtype)

@@ -78,8 +78,10 @@ def test_refusals():
     rows = np.arange(150)[None]
     with pytest.raises(ValueError, match="estimator must have warm_start=False"):
         fit_splits(LegendreTronClassifier(warm_start=True), X, y, rows, [0])
-    with pytest.raises(ValueError, match="checkpoint needs splits that are trained side by side"):
-        fit_splits(LegendreTronClassifier(checkpoint="file"), X, y, rows, [0])
+    side_by_side = {"alpha": 0.1, "standardize": False}
+    for other in ({"alpha": "auto"}, {"standardize": True}, {"early_stopping": True}, {"label_noise": 0.1}):
+        with pytest.raises(ValueError, match=r"for splits to be trained side by side, got .*; fit others one by one"):
+            fit_splits(MultinomialLogisticClassifier(**{**side_by_side, **other}), X, y, rows, [0])
     with pytest.raises(ValueError, match="alpha must be"):
         fit_splits(MultinomialLogisticClassifier(alpha=-1, standardize=False), X, y, rows, [0])
     with pytest.raises(ValueError, match="y must hold 150 classes numbered from 0 without gaps"):
@@ -88,37 +90,3 @@ def test_refusals():
         fit_splits(ESTIMATORS[0], X * np.nan, y, rows, [0])
     with pytest.raises(ValueError, match="random_states must hold one seed per split, 1, got 2"):
         fit_splits(ESTIMATORS[0], X, y, rows, [0, 1])
-
-
-@pytest.mark.parametrize(
-    "estimator",
-    [
-        MultinomialLogisticClassifier(),
-        LegendreTronClassifier(max_epochs=3, **GIVEN),
-        LegendreTronClassifier(max_epochs=3, standardize=False, early_stopping=True, **GIVEN),
-        pytest.param(LegendreTronClassifier(max_epochs=2, standardize=False, cv=2), marks=pytest.mark.exhaustive),
-    ],
-    ids=["strengths", "units", "validation", "link"],
-)
-def test_splits_that_share_nothing_are_fitted_one_by_one(estimator):
-    X, y = load_iris(return_X_y=True)
-    order = np.random.RandomState(0).permutation(150)
-    train, test = np.stack([order[:100], order[50:]]), np.stack([order[100:], order[:50]])
-    noisy = y[train].copy()
-    noisy[1, :5] = 0
-    results = fit_splits(estimator, X, y, train, [3, 4], train_labels=noisy)
-    losses, accuracies = results.evaluate(test)
-    for number, seed in enumerate((3, 4)):
-        single = clone(estimator).set_params(random_state=seed).fit(X[train[number]], noisy[number])
-        log_p = single.predict_log_proba(X[test[number]])
-        assert losses[number] == pytest.approx(-log_p[np.arange(50), y[test[number]]].mean())
-        assert accuracies[number] == single.score(X[test[number]], y[test[number]])
-        assert results.estimators[number].alpha_ == single.alpha_
-
-
-def test_a_class_that_a_split_has_not_seen():
-    X, y = load_iris(return_X_y=True)
-    results = fit_splits(MultinomialLogisticClassifier(alpha=0.1), X, y, np.arange(100)[None], [0])
-    losses, accuracies = results.evaluate(np.arange(90, 110)[None])
-    assert losses[0] == np.inf
-    assert accuracies[0] <= 0.5

@@ -15,7 +15,7 @@ from sklearn.metrics import log_loss
 from sklearn.model_selection import GroupKFold, StratifiedKFold
 
 from legendretron import CanonicalLink, LegendreTronClassifier, MultinomialLogisticClassifier
-from legendretron.estimators import base, choosing
+from legendretron.estimators import base
 from legendretron.estimators.resuming import ChosenStrengths
 from legendretron.links import SoftmaxLink
 from legendretron.trons import PiecewiseLinearLink
@@ -57,7 +57,7 @@ def calls(monkeypatch):
 
         return counted
 
-    for module, name in ((base, "train"), (base, "fit_convex"), (choosing, "tune")):
+    for module, name in ((base, "train"), (base, "fit_convex"), (base, "tune")):
         monkeypatch.setattr(module, name, counting(module, name))
     return made
 
@@ -181,23 +181,6 @@ def test_rows_that_count_nothing_are_not_there():
         weighted.tuning_["log_loss"].to_numpy(), removed.tuning_["log_loss"].to_numpy(), rtol=1e-5
     )
     np.testing.assert_allclose(weighted.predict_proba(X), removed.predict_proba(X), atol=1e-6)
-
-
-@pytest.mark.parametrize("learned", [True, False])
-def test_save_and_load(tmp_path, learned, bent):
-    data = (X_BENT, Y_BENT) if learned else (X, y)
-    clf = copy.deepcopy(bent) if learned else LegendreTronClassifier(**QUICK).fit(*data)
-    assert math.isinf(clf.link_alpha_) != learned
-    clf.save(tmp_path / "m")
-    again = LegendreTronClassifier.load(tmp_path / "m")
-    assert (again.alpha_, again.link_alpha_) == (clf.alpha_, clf.link_alpha_)
-    assert again.tuning_.equals(clf.tuning_)
-    assert again.get_params() == clf.get_params()
-    assert np.array_equal(again.predict_proba(data[0]), clf.predict_proba(data[0]))
-    again.set_params(warm_start=True).fit(*data)
-    assert (again.alpha_, again.link_alpha_) == (clf.alpha_, clf.link_alpha_)
-    clf.set_params(cv=StratifiedKFold(3)).save(tmp_path / "m")
-    assert LegendreTronClassifier.load(tmp_path / "m").cv is None  # splitters are not saved
 
 
 def test_warm_starts_go_on_with_the_strengths_that_were_chosen(calls, bent):

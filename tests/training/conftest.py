@@ -27,17 +27,19 @@ class Problem:
         self.n, self.d, self.c = n, d, c
         self.x = scipy.sparse.csr_matrix(x) if sparse else x
 
-    def model(self, link, seeds, dtype=torch.float64):
+    def model(self, link, seeds, device="cpu"):
         generators = [torch.Generator().manual_seed(seed) for seed in seeds]
-        weight = torch.stack([0.1 * torch.randn(self.d, self.c - 1, generator=g, dtype=dtype) for g in generators])
-        links = [LINKS[link](self.c, g).to(dtype) for g in generators]
-        return LinearModel(weight, torch.zeros(len(seeds), self.c - 1, dtype=dtype), links)
+        draws = [torch.randn(self.d, self.c - 1, generator=g, dtype=torch.float64) for g in generators]
+        links = [LINKS[link](self.c, g).double() for g in generators]
+        bias = torch.zeros(len(seeds), self.c - 1, dtype=torch.float64, device=device)
+        return LinearModel(0.1 * torch.stack(draws).to(device), bias, links)
 
-    def sample(self, seeds, dtype=torch.float64, size=100, held_out=False):
+    def sample(self, seeds, held_out=False, device="cpu"):
         orders = [torch.randperm(self.n, generator=torch.Generator().manual_seed(1000 + s)) for s in seeds]
-        rows = torch.stack([o[size:] if held_out else o[:size] for o in orders])
-        features = as_features(self.x, dtype, torch.device("cpu"))
-        return Sample(features, rows, self.y[rows], torch.ones(rows.shape, dtype=dtype))
+        rows = torch.stack([order[100:] if held_out else order[:100] for order in orders])
+        features = as_features(self.x, torch.float64, torch.device(device))
+        weights = torch.ones(rows.shape, dtype=torch.float64, device=device)
+        return Sample(features, rows.to(device), self.y[rows].to(device), weights)
 
     def settings(self, seeds, **overrides):
         runs = len(seeds)

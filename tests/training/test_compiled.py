@@ -126,8 +126,7 @@ def test_one_step_is_that_of_plain_operations(link, c, runs):
 @pytest.mark.parametrize("link", [link for link in LINKS if link is not None and "n_blocks" in link])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_many_classes(link, dtype):
-    pair = Pair(link=link, c=120, runs=2, rows=40, dtype=dtype)
-    pair.take_one()
+    Pair(link=link, c=120, runs=2, rows=40, dtype=dtype).take_one()
 
 
 def _take(pair, steps, seed=0):
@@ -158,15 +157,7 @@ def test_many_steps_at_rates_of_their_own(link, sparse, dtype):
 @pytest.mark.parametrize("rows", [1, 16, 17, 64, 65, 200])
 @pytest.mark.parametrize("link", [LINKS[2], CPFLOW, NESTS])
 def test_batches_of_any_size(rows, dtype, link):
-    pair = Pair(link=link, rows=rows, runs=2, dtype=dtype)
-    batch = [part[0] for part in pair.batches(1)]
-    batch[2] = torch.full_like(batch[2], 1 / rows)
-    for step in (pair.plain, pair.compiled):
-        step(*batch)
-    one, other = (step.optimiser.first for step in pair.steps)
-    rtol = RTOL[dtype]
-    torch.testing.assert_close(other, one, rtol=rtol, atol=0.1 * rtol)
-    torch.testing.assert_close(pair.steps[1].totals, pair.plain.totals, rtol=rtol, atol=0.0)
+    Pair(link=link, rows=rows, runs=2, dtype=dtype).take_one()
 
 
 @pytest.mark.parametrize("c", [2, 5])

@@ -5,28 +5,17 @@ import pytest
 import torch
 
 from legendretron import LegendreTronClassifier, MultinomialLogisticClassifier
-from legendretron.training import LinearModel, Sample, as_features, train
 from legendretron.training import engine as engine_module
+from legendretron.training import train
 from tests.training.conftest import LINKS, Problem
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
 
-def trained(problem, link, device, seeds=(1, 2, 3), **settings):
-    on_cpu = problem.model(link, list(seeds))
-    weight, bias, links = (
-        on_cpu.weight.to(device),
-        on_cpu.bias.to(device),
-        [on_cpu.take(r)[2] for r in range(len(seeds))],
-    )
-    model = LinearModel(weight.contiguous(), bias.contiguous(), links)
-
-    def sample(held_out):
-        plain = problem.sample(list(seeds), held_out=held_out)
-        features = as_features(problem.x, torch.float64, torch.device(device))
-        return Sample(features, plain.rows.to(device), plain.labels.to(device), plain.weights.to(device))
-
-    result = train(model, sample(False), problem.settings(list(seeds), **settings), sample(True))
+def trained(problem, link, device, seeds=(1, 2, 3)):
+    model = problem.model(link, seeds, device)
+    sample, held_out = (problem.sample(seeds, held_out, device) for held_out in (False, True))
+    result = train(model, sample, problem.settings(seeds), held_out)
     return model.flat.cpu(), result
 
 

@@ -6,7 +6,7 @@ import scipy.sparse
 import torch
 
 from legendretron.links import CompositeLink, SoftmaxLink
-from legendretron.training import LinearModel, Sample, as_features, train
+from legendretron.training import LinearModel, as_features, train
 from legendretron.training import adam as adam_module
 from legendretron.training import features as features_module
 from legendretron.training.adam import Adam
@@ -189,17 +189,10 @@ def test_training_with_kernels_equals_training_without(link, sparse, monkeypatch
     trained = []
     for kernels in (False, True):
         choose(monkeypatch, kernels)
-        plain = problem.model(link, [1, 2])
-        links = [plain.take(run)[2] for run in range(2)]
-        model = LinearModel(plain.weight.to(DEVICE).contiguous(), plain.bias.to(DEVICE).contiguous(), links)
-
-        def sample(held_out):
-            cpu = problem.sample([1, 2], held_out=held_out)
-            features = as_features(problem.x, torch.float64, torch.device(DEVICE))
-            return Sample(features, cpu.rows.to(DEVICE), cpu.labels.to(DEVICE), cpu.weights.to(DEVICE))
-
+        model = problem.model(link, [1, 2], DEVICE)
         settings = problem.settings([1, 2], max_epochs=2, symmetric=link == "softmax")
-        result = train(model, sample(False), settings, sample(True))
+        sample, held_out = (problem.sample([1, 2], held_out, DEVICE) for held_out in (False, True))
+        result = train(model, sample, settings, held_out)
         trained.append((model.flat, result.history["validation_loss"]))
     (plain_flat, plain_loss), (flat, loss) = trained
     assert torch.allclose(flat, plain_flat, rtol=1e-6, atol=1e-8)

@@ -9,7 +9,6 @@ from legendretron.accelerate.support import has_numba
 from legendretron.training import as_features
 from legendretron.training.logistic import fit_logistic
 from legendretron.training.logistic_objective import Objective
-from legendretron.training.products import Products
 
 CPU = torch.device("cpu")
 NEEDS_NUMBA = pytest.mark.skipif(not has_numba(), reason="needs Numba")
@@ -41,8 +40,8 @@ def test_compiled_equals_plain(shape, sparse, dtype):
                 Objective(*given, True, True, rate, learned, every_class=every_class, compiled=compiled)
                 for compiled in (True, False)
             )
-            assert fast.products.compiled
-            assert not plain.products.compiled
+            assert fast.compiled
+            assert not plain.compiled
             x = torch.randn(fast.flat(None, None).shape, generator=torch.Generator().manual_seed(1)).to(dtype)
             for found, expected in zip(fast(x), plain(x), strict=True):
                 torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance)
@@ -82,15 +81,14 @@ def test_a_column_for_every_class_is_the_same_problem():
 @pytest.mark.parametrize("width", [1, 3, 4, 16, 19, 20, 37])
 def test_sparse_products(dtype, width):
     features, *_ = problem(23, 11, 2, 1, sparse=True, dtype=dtype)
-    fast, plain = Products(features), Products(features, compiled=False)
     generator = torch.Generator().manual_seed(0)
     of_rows, whole = torch.randn(23, width, generator=generator).to(dtype), slice(0, 23)
     matrix = torch.randn(11, width, generator=generator).to(dtype)
     close = {"rtol": 1e-5, "atol": 1e-5} if dtype == torch.float32 else {"rtol": 1e-12, "atol": 1e-12}
-    torch.testing.assert_close(fast.forward(whole, matrix), plain.forward(whole, matrix), **close)
+    torch.testing.assert_close(features.multiply(whole, matrix, True), features.multiply(whole, matrix, False), **close)
     mine, theirs = torch.ones(11, width, dtype=dtype), torch.zeros(11, width, dtype=dtype)
-    fast.backward(whole, of_rows, mine)
-    plain.backward(whole, of_rows, theirs)
+    features.add_transposed(whole, of_rows, mine, True)
+    features.add_transposed(whole, of_rows, theirs, False)
     torch.testing.assert_close(mine, theirs, **close)
 
 
@@ -101,9 +99,9 @@ def test_the_hessian_of_some_rows_saves_iterations(monkeypatch):
     given = as_features(x, torch.float64, CPU), torch.as_tensor(y), 3
     shares, alpha = torch.full((4000, 1), 1 / 4000, dtype=torch.float64), torch.tensor([1e-5], dtype=torch.float64)
     monkeypatch.setattr("legendretron.training.logistic._NEWTON_PARAMETERS", 0)
-    monkeypatch.setattr("legendretron.training.logistic._some_rows", lambda n, d, k: None)
+    monkeypatch.setattr("legendretron.training.logistic._draw_rows", lambda n, d, k: None)
     plain = fit_logistic(*given, shares, alpha, tol=1e-8, max_iter=1000)
-    monkeypatch.setattr("legendretron.training.logistic._some_rows", lambda n, d, k: torch.arange(0, n, 10))
+    monkeypatch.setattr("legendretron.training.logistic._draw_rows", lambda n, d, k: torch.arange(0, n, 10))
     fast = fit_logistic(*given, shares, alpha, tol=1e-8, max_iter=1000)
     assert plain.converged.all()
     assert fast.converged.all()

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from legendretron.training import History, train
-from legendretron.training import engine as engine_module
 from legendretron.training.batches import SampleBatches
+from legendretron.training.step import CompiledStep, Step
 from tests.saved_files import read
 from tests.training.conftest import LINKS
 
@@ -17,13 +17,13 @@ from tests.training.conftest import LINKS
 def seen(monkeypatch):
     """Batches and rates of all steps that are taken."""
     taken = []
-    take = engine_module.take_steps
+    for kind in (Step, CompiledStep):
 
-    def watch(step, block, rates, rate):
-        taken.append((*block[:3], rates))
-        return take(step, block, rates, rate)
+        def watch(self, *given, take=kind.take_all):
+            taken.append(given)
+            take(self, *given)
 
-    monkeypatch.setattr(engine_module, "take_steps", watch)
+        monkeypatch.setattr(kind, "take_all", watch)
 
     def joined():
         return [torch.cat(parts) for parts in zip(*taken, strict=True)]

@@ -46,18 +46,9 @@ Reader = Callable[[dict[str, Any]], T]
 def save_state(
     path: str | os.PathLike[str], kind: str, state: Mapping[str, Any], check: Reader[Any] | None = None
 ) -> None:
-    """Write a tree to a file, whole or not at all.
+    """Write a tree of a kind to a file, whole or not at all; its folder is made if needed.
 
-    Parameters
-    ----------
-    path : path-like
-        The file; its folder is made if needed.
-    kind : str
-        What it holds.
-    state : mapping
-        The tree.
-    check : callable, optional
-        What reads such a tree. It is called before anything is written, so that no file is written that cannot be loaded.
+    ``check`` reads such a tree; it is called before anything is written, so that no file is written that cannot be loaded.
     """
     import torch
 
@@ -102,16 +93,8 @@ def load_state(path: str | os.PathLike[str], readers: Mapping[str, Reader[T]], f
     """Return what one of the readers, by the kind of the file, makes of its tree; a ``ValueError`` if it cannot be read.
 
     Arrays are read only if the file is of such a kind, and never take more memory than the file has bytes. They are copies:
-    what is mapped to a file changes with it, and reading it kills the process if the file is cut short.
-
-    Parameters
-    ----------
-    path : path-like
-        The file.
-    readers : mapping of str to callable
-        By kind, what makes an object of a tree. It may raise ``ValueError``.
-    framework : {"torch", "numpy"}
-        Whether arrays are tensors, or arrays without importing torch.
+    what is mapped to a file changes with it, and reading it kills the process if the file is cut short. With the framework
+    ``"numpy"``, torch is not imported.
     """
     library, name = _safetensors(framework), repr(os.fspath(path))
     if not Path(path).is_file():
@@ -219,11 +202,11 @@ def _checksum(tensors: Mapping[str, Any], metadata: Mapping[str, str]) -> str:
     for name in sorted(tensors):
         tensor = tensors[name]
         digest.update(json.dumps([name, str(tensor.dtype).removeprefix("torch."), list(tensor.shape)]).encode())
-        digest.update(_bytes_of(tensor))
+        digest.update(_view_bytes(tensor))
     return digest.hexdigest()
 
 
-def _bytes_of(tensor: Any) -> memoryview:
+def _view_bytes(tensor: Any) -> memoryview:
     if 0 in tensor.shape:  # which torch cannot always view as bytes
         return memoryview(b"")
     if not isinstance(tensor, np.ndarray):

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["check_known", "check_names", "choose_names", "quoted"]
+__all__ = ["check_known", "check_names", "choose_names", "is_number", "quoted"]
 
 
 def quoted(names: Any, most: int = 8) -> str:
@@ -75,12 +75,13 @@ def check_known(place: str, names: list[str], wanted: Sequence[str], role: str =
         hint = f"; {quoted(several)} are several columns: name each apart (on the command line, repeat the option)."
     elif len(names) == 1 and any(mark in names[0] for mark in ";\t|"):
         hint = "; its columns seem not to be separated by commas (or, in TSV, by tabs)."
-    elif all(map(_is_number, names)):
+    elif all(map(is_number, names)):
         hint = "; the first line must hold the names of the columns."
     raise ValueError(f"{place} has no {role}column {quoted(lacking)}; it has {quoted(names, most=20)}{hint}")
 
 
-def _is_number(text: str) -> bool:
+def is_number(text: str | bytes) -> bool:
+    """Whether a text can be read as a number."""
     try:
         float(text)
     except ValueError:

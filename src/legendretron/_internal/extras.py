@@ -10,16 +10,7 @@ __all__ = ["LazyExtra", "arrow", "arrow_datasets", "compute", "import_extra", "p
 
 
 def import_extra(module: str, purpose: str, extra: str) -> ModuleType:
-    """Import a library of an extra, or raise an error that says how to install it.
-
-    Parameters
-    ----------
-    module : str
-        What to import.
-    purpose : str
-        What it is needed for; begins the message.
-    extra : str
-        The extra of legendretron that installs it.
+    """Import a library of an extra of legendretron, or raise an error that says what it is for and how to install it.
 
     Examples
     --------

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import validate_data
 
+from legendretron._internal.columns import is_number
 from legendretron._internal.labels import is_missing
 
 __all__ = ["check_features"]
@@ -56,17 +57,9 @@ def _no_numbers(X: Any) -> Iterator[str]:
                 yield f"{where} contains NaN, a gap"
             continue
         present = [value for value in values if not is_missing(value)]
-        if texts := [value for value in present if isinstance(value, str | bytes) and not _is_number(value)]:
+        if texts := [value for value in present if isinstance(value, str | bytes) and not is_number(value)]:
             yield f"{where} holds text, such as {str(texts[0])!r}"
         elif kind in "mM" or any(hasattr(value, "isoformat") or hasattr(value, "strftime") for value in present):
             yield f"{where} holds dates"
         elif len(present) < len(values):
             yield f"{where} contains NaN, a gap"
-
-
-def _is_number(text: str | bytes) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

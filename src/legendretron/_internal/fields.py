@@ -72,7 +72,7 @@ def one_of(*choices: str) -> Field:
 
 
 def list_of(field: Field, least: int = 0) -> Field:
-    """A list of at least so many values of a kind."""
+    """A list of at least ``least`` values of a kind."""
     size = f" with at least {least} entr{'y' if least == 1 else 'ies'}" if least else ""
     return Field(
         f"a list{size}, each {field.wanted}",

@@ -15,18 +15,8 @@ __all__ = ["as_json"]
 def as_json(value: object, name: str) -> Any:
     """Return a value with numbers of numpy and torch as those of Python, and arrays as lists.
 
-    Parameters
-    ----------
-    value : object
-        Text, number, None, or a list, tuple or dict of such.
-    name : str
-        What it is, for errors.
-
-    Raises
-    ------
-    ValueError
-        If JSON has nothing for it: other types, NaN, infinity, and dicts whose keys have no order. The message names the
-        entry.
+    What JSON does not have raises a ``ValueError`` that names the entry: other types, NaN, infinity, and dicts whose keys
+    have no order.
 
     Examples
     --------
@@ -47,10 +37,8 @@ def as_json(value: object, name: str) -> Any:
     if isinstance(value, (np.ndarray, torch.Tensor)):
         return as_json(value.tolist(), name)
     if isinstance(value, Mapping):
-        return {
-            key: as_json(entry, f"{name}[{key!r}]")
-            for key, entry in zip(_keys(value, name), value.values(), strict=True)
-        }
+        pairs = zip(_keys(value, name), value.values(), strict=True)
+        return {key: as_json(entry, f"{name}[{key!r}]") for key, entry in pairs}
     if isinstance(value, (list, tuple)):
         entries = [as_json(entry, f"{name}[{i}]") for i, entry in enumerate(value)]
         return tuple(entries) if isinstance(value, tuple) else entries

@@ -15,15 +15,9 @@ def lazy_names(
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return ``__getattr__`` and ``__dir__`` of a package.
 
-    Type checkers and editors need the imports too, under ``if TYPE_CHECKING``; the functions go under ``else``, as a type
-    checker would take every name for one of the package's.
-
-    Parameters
-    ----------
-    package : str
-        Its ``__name__``.
-    names : mapping of str to sequence of str
-        Modules of the package, or with their whole path others, each with the names that it gives.
+    ``names`` are the modules of the package, or with their whole path others, each with the names that it gives. Type
+    checkers and editors need the imports too, under ``if TYPE_CHECKING``; the functions go under ``else``, as a type checker
+    would take every name for one of the package's.
 
     Examples
     --------

@@ -18,7 +18,7 @@ THOUSANDS = {".": ".", ",": ",", "'": "'\u2019", " ": " \u00a0\u202f"}
 
 
 def written_numbers(texts: Sequence[str], decimal: str = ".", thousands: str | None = None) -> np.ndarray:
-    """Return the numbers that texts are, NaN where one is none; thousands are groups of three digits, or not set apart.
+    """Parse texts as numbers, NaN where one is not a number; thousands are groups of three digits, or not separated.
 
     Examples
     --------
@@ -51,11 +51,11 @@ class Marks(NamedTuple):
         return " and ".join(spell(name, mark) for name, mark in given.items() if mark is not None)
 
     def numbers(self, texts: list[str]) -> np.ndarray:
-        """The numbers that texts are; NaN where one is none."""
+        """Parse texts as numbers; NaN where one is not."""
         return written_numbers(texts, *self)
 
 
-#: Ways to write numbers that are not read without being told. A comma alone is taken for a decimal mark.
+#: Ways to write numbers that are not read by default. A comma alone is a decimal mark.
 _OTHER = (
     Marks(","),
     Marks(",", "."),

@@ -9,14 +9,7 @@ __all__ = ["ParameterError", "spell", "spelling"]
 
 
 class ParameterError(ValueError):
-    """A parameter has a value that cannot be used.
-
-    Parameters
-    ----------
-    parameter : str
-        Its name in Python.
-    reason : str
-        The rest of the sentence.
+    """A parameter has a value that cannot be used; ``reason`` is the rest of the sentence.
 
     Examples
     --------
@@ -44,14 +37,7 @@ _spell: Callable[..., str] = _as_code
 def spell(name: str, *value: object, code: str | None = None) -> str:
     """Return a parameter, or a parameter with a value, as users write it: in Python, unless inside :func:`spelling`.
 
-    Parameters
-    ----------
-    name : str
-        The parameter.
-    *value : object
-        At most one.
-    code : str, optional
-        What to write in Python, where that is no parameter.
+    ``code`` is what to write in Python, where that is no parameter.
 
     Examples
     --------
@@ -63,15 +49,7 @@ def spell(name: str, *value: object, code: str | None = None) -> str:
 
 @contextmanager
 def spelling(how: Callable[[str], str | None], say: Callable[[str, object], str]) -> Iterator[None]:
-    """Inside the block, spell parameters in another way.
-
-    Parameters
-    ----------
-    how : callable
-        From the name of a parameter to what it is called; None if it has no other name.
-    say : callable
-        From what it is called and a value to the text.
-    """
+    """Inside the block, call parameters as ``how`` does, if not None, and write such a name with a value as ``say`` does."""
     global _spell
 
     def spell_otherwise(name: str, *value: object) -> str:

@@ -18,12 +18,7 @@ __all__ = ["provenance"]
 
 
 def provenance(device: str = "cpu") -> dict[str, object]:
-    """Return what a reader needs to judge or repeat a measurement.
-
-    Parameters
-    ----------
-    device : str
-        The torch device that did the work.
+    """Return what a reader needs to judge or repeat a measurement that a torch device made.
 
     Examples
     --------

@@ -18,14 +18,8 @@ __all__ = ["ray_cluster"]
 def ray_cluster(n_cpus: int, address: str | None = None, *, gpus: int | None = None) -> Iterator[Any]:
     """Connect to a cluster, or start one on this machine, and yield the module ``ray``; the connection is closed at the end.
 
-    Parameters
-    ----------
-    n_cpus : int
-        Cores of a cluster that is started here.
-    address : str, optional
-        Of a cluster, or ``"auto"`` for the one that this machine belongs to.
-    gpus : int, optional
-        GPUs of a cluster that is started here; all if not given.
+    The address ``"auto"`` is that of the cluster that this machine belongs to; without one, a cluster with so many cores and
+    GPUs, all if not given, is started here.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no usage statistics
     ray: Any = import_extra("ray", "backend ray", "distributed")

@@ -60,20 +60,6 @@ class Classifier(ClassifierMixin):  # type: ignore[misc]
     """scikit-learn's mixin for classifiers, whose score counts a missing label as a wrong prediction; this one refuses it."""
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the accuracy on these rows.
-
-        Parameters
-        ----------
-        X : array or data frame
-            Features.
-        y : array of shape (n_samples,)
-            True labels.
-        sample_weight : array of shape (n_samples,), optional
-            Weight of each row.
-
-        Returns
-        -------
-        float
-        """
+        """Return the accuracy on rows with labels ``y``, and with weights if given."""
         check_labels(y)
         return float(super().score(X, y, sample_weight))

@@ -1,4 +1,4 @@
-"""Where training starts: values of parameters and buffers, drawn or given, whatever memory they live in."""
+"""Initial values of parameters and buffers, drawn or given, in any kind of memory."""
 
 from __future__ import annotations
 
@@ -45,9 +45,8 @@ def set_start(tensor: Tensor, value: Tensor) -> None:
 def _just_loaded(tensor: Tensor) -> bool:
     """Whether Transformers has read the tensor from a file and now initialises what the file did not hold.
 
-    ``from_pretrained`` initialises every module of which something was missing, and marks what it has read. While it
-    initialises, it replaces the functions of ``torch.nn.init`` by its own, which leave marked tensors alone; so do we. At
-    any other time a mark means nothing: users may want a new start.
+    ``from_pretrained`` marks what it has read, and replaces the functions of ``torch.nn.init`` by its own, which leave marked
+    tensors alone; so do we. At any other time a mark means nothing: users may want a new start.
     """
     return getattr(tensor, "_is_hf_initialized", False) and nn.init.uniform_.__module__ != "torch.nn.init"
 
@@ -92,7 +91,7 @@ def keep_values(module: nn.Module) -> None:
     3.0
     """
     for part in module.modules():
-        own = _own(part)
+        own = _get_own_tensors(part)
         if all(has_values(tensor) and not is_sharded(tensor) for tensor in own.values()):
             setattr(part, _START, {name: _array(tensor) for name, tensor in own.items()})
         if hasattr(type(part), "reset_parameters"):
@@ -111,7 +110,7 @@ def restore_values(module: nn.Module) -> bool:
     known = True
     for part in module.modules():
         kept: dict[str, np.ndarray] = getattr(part, _START, {})
-        for name, tensor in _own(part).items():
+        for name, tensor in _get_own_tensors(part).items():
             if name in kept and kept[name].shape == tuple(tensor.shape):
                 set_start(tensor, torch.from_numpy(kept[name]))  # which no default device redirects
             else:
@@ -124,7 +123,7 @@ def _reset(module: nn.Module, generator: torch.Generator | None = None) -> None:
         type(module).reset_parameters(module, generator)  # type: ignore[attr-defined]
 
 
-def _own(module: nn.Module) -> dict[str, Tensor]:
+def _get_own_tensors(module: nn.Module) -> dict[str, Tensor]:
     return dict(chain(module.named_parameters(recurse=False), module.named_buffers(recurse=False)))
 
 

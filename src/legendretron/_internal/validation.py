@@ -117,20 +117,9 @@ def check_proba(
     interior: bool = False,
     run_shape: tuple[int, ...] = (),
 ) -> Tensor:
-    """Return ``p`` if its last axis holds probability vectors.
+    """Return ``p`` if its last axis holds probability vectors, of any number of classes from 2 up if that is not given.
 
-    Parameters
-    ----------
-    name : str
-        What to call the argument in the error.
-    p : Tensor of shape (..., C)
-        The argument.
-    n_classes : int, optional
-        The number of classes wanted; any number from 2 up if not given.
-    interior : bool
-        Whether entries must be strictly positive.
-    run_shape : tuple of int
-        Leading axes that ``p`` must have.
+    With ``interior``, entries must be strictly positive; ``run_shape`` are leading axes that ``p`` must have.
     """
     tensor = check_float_tensor(name, p)
     if n_classes is not None:

@@ -44,7 +44,7 @@ _WRONG_ROWS = 0.5
 _SHARES = (0.0, 0.03, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9, 0.98)
 #: Least slope of an order-preserving function, relative to temperature scaling.
 _LEAST_SLOPE = 0.01
-#: As many folds are fitted as it takes to hold out so many rows; fewer with many classes, where a fit takes long.
+#: Folds are fitted until this many rows are held out; fewer with many classes, where a fit takes long.
 _HELD_OUT_ROWS, _HELD_OUT_ROWS_OF_MANY, _MANY_CLASSES = 3000, 2000, 40
 _TOL_HELD_OUT, _TOL = 5e-3, 1e-3
 
@@ -122,18 +122,14 @@ def calibrate(
     ----------
     scores : Tensor of shape (n, C)
         Logits or log-probabilities, finite, in double precision.
-    labels : Tensor of shape (n,)
-        Classes from 0; not all need occur.
-    weight : Tensor of shape (n,)
-        Of the rows, positive; its sum counts as the number of rows.
+    labels, weight : Tensor of shape (n,)
+        Classes from 0, of which not all need occur; positive weights, whose sum counts as the number of rows.
     strength : float, optional
         ``r``; by cross-validation if not given.
     ordered : bool
         Whether all classes share one increasing function.
-    n_folds : int
-        At least 2.
-    replaced : float, optional
-        Share of labels replaced at random; estimated if None.
+    n_folds, replaced
+        At least 2; share of labels replaced at random, estimated if None.
     """
     n, n_classes = scores.shape
     rows = float(weight.sum())

@@ -8,7 +8,7 @@ other rows have, by a model that has not seen these rows (split conformal predic
   uniform draw :math:`u` for each row, a share :math:`u\, p_k` is added: then coverage is exact, and sets may be empty.
 - ``"probability"``: :math:`1 - p_k`, which makes the smallest sets on average, of which some can be empty.
 
-**Wrong labels.** Labels of the rows as they are have scores of wrong classes too, and sets would be too large. With the
+**Wrong labels.** Sets that are calibrated on wrong labels have to hold these too, and are too large. With the
 transition matrix :math:`T` of the labels (rows are true classes), a row with the label :math:`y` counts with the mass
 :math:`(T^{-1})_{yk}` for each class :math:`k`. These masses, of which some are negative, have the expectation
 :math:`P(\text{true} = k \mid x)`, so that the share of the mass at scores up to :math:`t` is, on average, the share of true
@@ -33,7 +33,7 @@ SCORES = ("cumulated", "probability")
 _MOST_ROWS, _MOST_NUMBERS = 20_000, 2**20
 #: Rounding errors of a cumulated mass.
 _ROUNDING = 1e-9
-#: Seed of the draws for the rows of the calibration: one that nobody else takes, as draws must not be those of anything else.
+#: Seed of the draws for the rows of the calibration: an unusual one, as they must be independent of other draws.
 _SEED = 5_917_203
 
 
@@ -43,16 +43,7 @@ def some_rows(n: int, n_classes: int) -> slice:
 
 
 def set_scores(p: np.ndarray, score: str, draws: np.ndarray | None = None) -> np.ndarray:
-    """Scores of all classes, ``(n, C)``; see the module.
-
-    Parameters
-    ----------
-    p : array of shape (n, C)
-        Probabilities.
-    score : {"cumulated", "probability"}
-        Which.
-    draws : array of shape (n,), optional
-        Uniform draws, for randomised sets.
+    """Scores of all classes, ``(n, C)``, from probabilities, and for randomised sets from uniform draws ``(n,)``.
 
     Examples
     --------
@@ -79,22 +70,6 @@ class SetCalibration:
 
     Estimators have it as ``set_calibration_``.
 
-    Attributes
-    ----------
-    proba : ndarray of shape (n, C)
-        Probabilities of the true classes, in single precision.
-    labels : ndarray of shape (n,)
-        Classes from 0, as they were observed.
-    weight : ndarray of shape (n,)
-        What the rows count.
-    out_of_fold : bool
-        Whether the rows are those of the fit, each predicted by a model of the other folds. If not, they were held out from
-        the fit.
-    noise : ndarray of shape (C, C), optional
-        Probabilities of observed labels (columns) for each true class (rows), if some are wrong.
-    least_noise : ndarray of shape (C, C), optional
-        The same at the lower end of the interval of the share of wrong labels.
-
     Examples
     --------
     >>> rng = np.random.default_rng(0)
@@ -108,12 +83,15 @@ class SetCalibration:
     (1000, 'On average over such rows, sets hold the true class with at least the probability asked for.')
     """
 
-    proba: np.ndarray
-    labels: np.ndarray
-    weight: np.ndarray
-    out_of_fold: bool = False
+    proba: np.ndarray  #: probabilities of the true classes in single precision, shape (n, C)
+    labels: np.ndarray  #: classes from 0, as they were observed, shape (n,)
+    weight: np.ndarray  #: of the rows, shape (n,)
+    out_of_fold: bool = (
+        False  #: whether rows are those of the fit, predicted by models of other folds, or were held out
+    )
+    #: probabilities of observed labels (columns) for each true class (rows), if some are wrong
     noise: np.ndarray | None = None
-    least_noise: np.ndarray | None = None
+    least_noise: np.ndarray | None = None  #: the same at the lower end of the interval of the share of wrong labels
 
     @classmethod
     def of(
@@ -126,12 +104,12 @@ class SetCalibration:
         noise: np.ndarray | None = None,
         least_noise: np.ndarray | None = None,
     ) -> Self:
-        """Keep some of the rows, if there are very many, and what they count if that is not given."""
+        """Calibrate on these rows, or on some of them if there are very many; they count alike if no weight is given."""
         some = some_rows(*proba.shape)
         weight = np.ones(len(proba)) if weight is None else np.asarray(weight, dtype=np.float64)
         # copies: a file refuses arrays that share memory
-        kept = proba[some].astype(np.float32), labels[some].astype(np.int64), weight[some].copy()
-        return cls(*kept, out_of_fold, noise, least_noise)
+        rows = proba[some].astype(np.float32), labels[some].astype(np.int64), weight[some].copy()
+        return cls(*rows, out_of_fold, noise, least_noise)
 
     @property
     def n_rows(self) -> int:
@@ -149,17 +127,7 @@ class SetCalibration:
         cautious: bool = False,
         rng: np.random.Generator | None = None,
     ) -> np.ndarray:
-        """Sets of rows with probabilities ``(m, C)``, as booleans of this shape.
-
-        Parameters
-        ----------
-        p : array of shape (m, C)
-            Probabilities.
-        coverage, score, randomized, by_class, cautious
-            As in ``predict_set`` of the estimators.
-        rng : Generator, optional
-            For the draws of randomised sets.
-        """
+        """Sets of rows with probabilities ``(m, C)``, as booleans of this shape; see ``predict_set`` of the estimators."""
         thresholds = self.thresholds(coverage, score=score, randomized=randomized, by_class=by_class, cautious=cautious)
         draws = (rng or np.random.default_rng()).random(len(p)) if randomized else None
         sets: np.ndarray = set_scores(p, score, draws) <= thresholds
@@ -213,14 +181,7 @@ class SetCalibration:
 
     def to_state(self) -> dict[str, Any]:
         """Return all that it holds."""
-        return {
-            "proba": self.proba,
-            "labels": self.labels,
-            "weight": self.weight,
-            "out_of_fold": self.out_of_fold,
-            "noise": self.noise,
-            "least_noise": self.least_noise,
-        }
+        return dict(vars(self))
 
     @classmethod
     def from_state(cls, state: dict[str, Any], n_classes: int) -> Self:

@@ -74,7 +74,7 @@ def _directions(s: Tensor, weight: Tensor, rank: int) -> Tensor:
 
 
 class _Features:
-    """Of each class by itself: its log-probability and probability. Of all classes: one, and projections of both."""
+    """Features of one class: its log-probability and probability. Of all classes: a constant, and projections of both."""
 
     def __init__(self, s: Tensor, directions: Tensor) -> None:
         self.s, self.p = s, s.exp()
@@ -106,16 +106,8 @@ class _Features:
 class CalibrationMetric:
     """Coordinates in which the problem is nearly round, for all strengths, see the module.
 
-    Parameters
-    ----------
-    s : Tensor of shape (n, C)
-        Log-probabilities after temperature and floor.
-    weight : Tensor of shape (n,)
-        Shares of the rows; they sum to 1.
-    rows : float
-        ``n`` in the penalties: the number of rows, or their total weight.
-    rank : int
-        Number of directions in which each class sees the scores of the others; 0 for none.
+    ``s`` of shape (n, C) are log-probabilities after temperature and floor, ``weight`` (n,) shares of the rows, ``rows`` the
+    ``n`` in the penalties, and ``rank`` the number of directions in which each class sees the scores of the others.
     """
 
     def __init__(self, s: Tensor, weight: Tensor, rows: float, rank: int) -> None:
@@ -145,21 +137,14 @@ class CalibrationRuns:
 
     Parameters
     ----------
-    s : Tensor of shape (n, C)
-        Log-probabilities after temperature and floor.
-    labels : Tensor of shape (n,)
-        Classes from 0.
+    s, labels, metric
+        Log-probabilities (n, C) after temperature and floor, classes from 0, and the metric of the same rows.
     weights : Tensor of shape (n, R)
         Shares of the rows in each run; of all rows together they sum to 1, with some held out to less.
-    strengths : Tensor of shape (R,)
-        ``g``; may be infinite.
-    shaped : Tensor of shape (R,)
-        1 where the shared shape is learned, 0 where it is not; the shared scale always is.
-    metric : CalibrationMetric
-        Of the same rows.
+    strengths, shaped : Tensor of shape (R,)
+        ``g``, which may be infinite; and 1 where the shared shape is learned, else 0.
     replaced : float
-        Share of labels replaced at random, see :class:`~legendretron.links.SymmetricNoise`. If not 0, the problem is not
-        convex.
+        Share of labels replaced at random. If not 0, the problem is not convex.
     learned : Tensor of shape (C,), optional
         Which classes get parts of their own; all if not given.
     """
@@ -200,7 +185,7 @@ class CalibrationRuns:
     def _in_basis(self, coordinates: Tensor) -> Tensor:
         return torch.matmul(self.basis, coordinates.permute(1, 2, 0)).permute(2, 0, 1)
 
-    def _whole(self, shared: Tensor, weight: Tensor) -> Tensor:
+    def _add_identity(self, shared: Tensor, weight: Tensor) -> Tensor:
         """Weights of the features that make up ``z``, the scores themselves included."""
         weight = weight.clone()
         weight[:, :, :2] += (shared + shared.new_tensor([1.0, 0.0])).unsqueeze(1)
@@ -221,12 +206,12 @@ class CalibrationRuns:
         shared, weight = self._unpack(x)
         value = 0.5 * (self.ridge * x[:, 2:].view_as(self.ridge).square()).sum((1, 2))
         value += 0.5 * (self.shared_ridge * shared.square()).sum(1)
-        whole, of_weight = self._whole(shared, weight), torch.zeros_like(weight)
+        whole, of_weight = self._add_identity(shared, weight), torch.zeros_like(weight)
         for part in self.parts:
             nll, residual = self._loss(part, whole)
             if self.replaced > 0.0:
-                nll, share_kept = observed_loss(nll, self.replaced, self.n_classes)
-                residual.mul_(share_kept.unsqueeze(2))
+                nll, unreplaced = observed_loss(nll, self.replaced, self.n_classes)
+                residual.mul_(unreplaced.unsqueeze(2))
             value += (nll * self.weights[part]).sum(0)
             residual.mul_(self.weights[part].unsqueeze(2))
             of_weight += self.features.backward(part, residual)
@@ -246,7 +231,7 @@ class CalibrationRuns:
     @torch.no_grad()
     def losses(self, x: Tensor) -> Tensor:
         """Log-loss of the observed label of every row in every run, shape (n, R)."""
-        whole = self._whole(*self._unpack(x))
+        whole = self._add_identity(*self._unpack(x))
         nll = torch.cat([self._loss(part, whole)[0] for part in self.parts])
         return observed_loss(nll, self.replaced, self.n_classes)[0] if self.replaced > 0.0 else nll
 

@@ -151,7 +151,7 @@ def linear_of(model: Any) -> Any:
 
 
 def _is_calibrator(model: Model) -> TypeGuard[LegendreCalibrator]:
-    return hasattr(model, "_scores")  # without an import of its class
+    return "map_" in vars(model)  # without an import of its class
 
 
 def _find_inner_model(model: Model) -> Any:
@@ -263,7 +263,7 @@ def log_probability_parts(
 ) -> Iterator[tuple[slice, np.ndarray]]:
     """Yield slices of the rows of a table that :func:`table_for` has read, with their log-probabilities."""
     X = check_features(model, table, watch)
-    yield from (model if _is_calibrator(model) else linear_of(model))._log_proba_in_parts(X)
+    yield from (model if _is_calibrator(model) else linear_of(model))._predict_parts(X, log=True)
 
 
 def features_for(model: Model, table: Table) -> Any:
@@ -276,8 +276,7 @@ def check_features(model: Model, table: Table, watch: DriftWatch | None = None) 
 
     Values that are not like those of the fit are counted by ``watch``, if it is given, and else named in a warning.
     """
-    check = model._scores if _is_calibrator(model) else model._check_features
-    X = features_for(model, table)
+    check, X = model._check_features, features_for(model, table)
     try:
         with without_names(), watch or nullcontext():
             checked = check(X)

@@ -186,7 +186,7 @@ def _predict_batches(
             assert batch.y is not None
             places = np.searchsorted(estimator.classes_, batch.y)
             X = batch.X.astype(estimator.coef_.dtype, copy=False)
-            yield from ((places[part], log_p) for part, log_p in estimator._log_proba_in_parts(X))
+            yield from ((places[part], log_p) for part, log_p in estimator._predict_parts(X, log=True))
 
 
 def check_cluster(options: ClusterOptions, unsuitable: Iterable[str]) -> bool:

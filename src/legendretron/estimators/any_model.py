@@ -6,8 +6,8 @@ import os
 from typing import Any
 
 from legendretron._internal.artifacts import load_state
-from legendretron.estimators.calibrator import LegendreCalibrator
-from legendretron.estimators.legendretron import LegendreTronClassifier, PaperLegendreTronClassifier
+from legendretron.estimators.calibrator import CALIBRATED, LegendreCalibrator
+from legendretron.estimators.legendretron import LegendreTronClassifier
 from legendretron.estimators.multinomial import MultinomialLogisticClassifier
 from legendretron.estimators.network import LegendreNetClassifier
 from legendretron.estimators.table_classifier import TableClassifier
@@ -43,13 +43,5 @@ def load(
     ...     type(load(path)).__name__
     'LegendreTronClassifier'
     """
-    classes: tuple[type[Any], ...] = (
-        LegendreTronClassifier,
-        PaperLegendreTronClassifier,
-        MultinomialLogisticClassifier,
-        LegendreNetClassifier,
-        TableClassifier,
-        LegendreCalibrator,
-    )
-    model: Any = load_state(path, {cls.__name__: cls.from_state for cls in classes})
+    model: Any = load_state(path, {cls.__name__: cls.from_state for cls in (*CALIBRATED, LegendreCalibrator)})
     return model

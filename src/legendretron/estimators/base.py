@@ -1,11 +1,14 @@
-"""What the linear estimators share: validating data and training."""
+"""What the linear estimators share: checking data, choosing strengths, and training."""
 
 from __future__ import annotations
 
 import copy
 import math
 import warnings
+from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
+from numbers import Integral
 from pathlib import Path
 from typing import Any, Self
 
@@ -24,27 +27,32 @@ from legendretron._internal.parameters import ParameterError, spell
 from legendretron._internal.sklearn_compat import check_sample_weight, validates_parameters
 from legendretron._internal.start import init_linear
 from legendretron._internal.validation import check_device, check_integer
+from legendretron.diagnostics.softmax_test import LinkTest
 from legendretron.estimators.classes import apply_class_weight, check_classes, swap_classes, swap_labels
 from legendretron.estimators.convex import fit_convex, has_convex_solver
 from legendretron.estimators.label_noise import (
     FittedNoise,
+    how_to_find_noise,
     is_learned,
     make_learned_noise,
     read_label_noise,
 )
+from legendretron.estimators.linear import LinearPredictor
 from legendretron.estimators.onnx import estimator_model, write_model
-from legendretron.estimators.restore_on_error import restore_on_error
-from legendretron.estimators.resuming import ChosenStrengths, fingerprint
-from legendretron.estimators.saved_linear import SavedLinearClassifier
-from legendretron.estimators.settings import Plan, draw_seed
+from legendretron.estimators.resuming import ChosenStrengths, fingerprint, restore_on_error
+from legendretron.estimators.settings import Plan, Protocol, Strengths, draw_seed
 from legendretron.estimators.soft_labels import SoftLabels
 from legendretron.estimators.standardization import Standardized, Standardizer
 from legendretron.estimators.stream_fit import SAMPLE_ROWS, fit_source
 from legendretron.estimators.validation_split import validation_split
 from legendretron.links import LabelNoise, Link, NoisyLink, SoftmaxLink, clean_link, with_noise
 from legendretron.training import LinearModel, Sample, TrainingResult, TrainingSettings, as_features, train
-from legendretron.tuning import Candidate, Tuning, batch_size_for, steps_for
-from legendretron.tuning.rules import LEARNING_RATE
+from legendretron.training.features import Features
+from legendretron.training.threads import threads_for
+from legendretron.tuning import Candidate, Tuning, batch_size_for, make_folds, steps_for, tune
+from legendretron.tuning.candidates import link_candidates
+from legendretron.tuning.problem import TuningProblem
+from legendretron.tuning.rules import LEARNING_RATE, link_folds_for
 
 __all__ = ["LBFGS_ITERATIONS", "LinearLinkClassifier"]
 
@@ -60,7 +68,7 @@ _CHECKPOINT_EPOCHS = 10
 LBFGS_ITERATIONS = 1000
 
 
-class LinearLinkClassifier(SavedLinearClassifier):
+class LinearLinkClassifier(LinearPredictor):
     """Base of the classifiers that put a link on a linear predictor; not for direct use."""
 
     n_skipped_rows_: int
@@ -71,6 +79,21 @@ class LinearLinkClassifier(SavedLinearClassifier):
     _doc_link_template = "https://arxiv.org/abs/2301.11695"
 
     # --- for subclasses ---
+
+    @abstractmethod
+    def _make_link(self, n_classes: int, generator: torch.Generator, dtype: torch.dtype, n_rows: int) -> Link: ...
+
+    @abstractmethod
+    def _strengths(self) -> Strengths:
+        """What the parameters say about the penalties."""
+
+    def _protocol(self) -> Protocol:
+        """How it is trained, beyond what the parameters say."""
+        return Protocol()
+
+    def _is_centred(self) -> bool:
+        """Whether the penalty on the link acts on its distance from softmax."""
+        return True
 
     def _check_resumed_link(self) -> None:
         """Raise a ``ValueError`` if the parameters now ask for another link than the one that was fitted."""
@@ -91,12 +114,10 @@ class LinearLinkClassifier(SavedLinearClassifier):
             Features. Sparse matrices are never made dense.
         y : array of shape (n_samples,), or array or data frame of shape (n_samples, n_classes)
             Class labels, numbers or strings; at least two classes. Or soft labels: shares of the classes, which sum to 1 in
-            each row, as several annotators or another model give them. The labels are then the names of the columns of a data
-            frame, and 0 to ``n_classes - 1`` of an array; a row takes the time of as many rows as it has classes.
+            each row. The classes are then the names of the columns of a data frame, and 0 to ``n_classes - 1`` of an array.
         sample_weight : array of shape (n_samples,), optional
             Weight of each row; non-negative, not all zero. In minibatches weights equal repetitions in expectation
-            only; with all rows in one batch, or with ``solver="lbfgs"``, exactly. What is ``"auto"`` depends on the number of
-            rows, and strengths on the folds: only with values that are given is nothing else different.
+            only; with all rows in one batch, or with ``solver="lbfgs"``, exactly.
         groups : array of shape (n_samples,), optional
             Rows of a group, such as those of one patient, are held out together when strengths are chosen.
 
@@ -115,7 +136,7 @@ class LinearLinkClassifier(SavedLinearClassifier):
                     "set warm_start=False to start again."
                 )
             copies = soft.row if soft is not None and soft.has_copies else None
-            self._train(X, y, weight, classes, self._seed(), resume, groups=groups, copies=copies)
+            self._train(X, y, weight, classes, draw_seed(self.random_state), resume, groups=groups, copies=copies)
         return self
 
     @validates_parameters
@@ -222,9 +243,6 @@ class LinearLinkClassifier(SavedLinearClassifier):
             fit_source(self, rows, skip_bad_rows=skip_bad_rows, buffer_rows=buffer_rows, sample_rows=sample_rows)
         return self
 
-    def _seed(self) -> int:
-        return draw_seed(self.random_state)
-
     def _held_out_share(self) -> float:
         """Share of the rows that early stopping holds out."""
         given = self.early_stopping
@@ -260,7 +278,7 @@ class LinearLinkClassifier(SavedLinearClassifier):
     ) -> None:
         device = check_device(self.device)
         path = self._checkpoint_path(online)  # checked before strengths are chosen, which takes long
-        saved_choice: ChosenStrengths | None = None
+        saved_choice = ChosenStrengths(None)
         dtype = torch.float32 if X.dtype == np.float32 else torch.float64
         n_classes = len(classes)
         if not online:
@@ -273,7 +291,7 @@ class LinearLinkClassifier(SavedLinearClassifier):
         else:
             start = self._make_start(Standardizer.fit(X, weight, self.standardize), n_classes, generator, dtype)
         if scipy.sparse.issparse(X) and start.mean.any():
-            start = start.uncentred()
+            start = start.move_centre()
         if resume:
             self._check_resumed_link()
         features = as_features(start.transform(X), dtype, device)
@@ -303,24 +321,19 @@ class LinearLinkClassifier(SavedLinearClassifier):
             if path is not None:
                 folds = [part for fold in problem.folds for part in fold]
                 saved_choice = ChosenStrengths(path, fingerprint(self, (X, y, weight, [seed], *folds)))
-                tuning = saved_choice.load()
-            if tuning is None:
-                tuning = self._choose(problem, strengths)
-                if saved_choice is not None:
-                    saved_choice.save(tuning)
-                    tuning.logistic = None  # as in a fit that is resumed from here
+            tuning = saved_choice.load_or(lambda: self._choose(problem, strengths))
             alpha, link_alpha = tuning.chosen
         first_weight, first_bias = start.weight, start.bias
         usual = self._protocol().schedule == "cosine" and self._protocol().init != "paper"
-        if usual and tuning is not None and tuning.start is not None:  # go on from the model that was judged
+        if usual and tuning is not None and tuning.start is not None:  # continue from the model scored on held-out rows
             first_weight, first_bias, link = tuning.start
-        plan = self._make_plan(link, (alpha, link_alpha), tuning, noise, found, dtype, anew=not (resume or online))
+        plan = self._make_plan(link, (alpha, link_alpha), tuning, noise, found, dtype, fresh=not (resume or online))
         if plan.is_logistic and not isinstance(link, SoftmaxLink):
             generator.set_state(before)
         if plan.precision != dtype:
             features = features.single()
         if resume:
-            start = start.scaled(1.0 / plan.temperature)
+            start = start.rescale(1.0 / plan.temperature)
 
         def sample(rows: np.ndarray) -> Sample:
             def on_device(values: np.ndarray, kind: torch.dtype) -> torch.Tensor:
@@ -351,8 +364,7 @@ class LinearLinkClassifier(SavedLinearClassifier):
             result = fit_convex(model, sample(rows), settings, guess, plan.noise, max_iter=most, fixed=fixed)
         else:
             result = train(model, sample(rows), settings, validation, start.moments if online else None)
-        if saved_choice is not None:
-            saved_choice.remove()
+        saved_choice.remove()
         observed = np.bincount(labels[rows], weight[rows], n_classes)
         moments = tuple(m.cpu() for m in result.moments) if online and result.moments is not None else None
         self._set_fitted(model, result, plan, classes, observed, len(rows), start, X.dtype, moments, fixed)
@@ -360,6 +372,76 @@ class LinearLinkClassifier(SavedLinearClassifier):
             self._set_tuning(tuning, plan)
         if not online:  # one pass over some rows need not converge
             self._warn_unless_converged(result)
+
+    # --- choosing ---
+
+    def _make_problem(
+        self,
+        features: Features,
+        labels: np.ndarray,
+        weight: np.ndarray,
+        X: Any,
+        y: np.ndarray,
+        rows: np.ndarray,
+        groups: Any,
+        seed: int,
+        noise: LabelNoise | None,
+        fixed: Link | None,
+        copies: np.ndarray | None = None,
+    ) -> TuningProblem:
+        """The problem for which strengths are chosen: data, folds, and how links are made and trained."""
+        folds = make_folds(self.cv, X, y, rows, groups, seed, copies)
+        if not folds and (self.cv is not None or groups is not None):
+            which = "groups" if groups is not None else f"cv={self.cv!r}"
+            raise ValueError(
+                f"{which} holds out no row of a class that the other rows have, so strengths cannot be chosen; leave it "
+                f"out, or give {spell('alpha')} and {spell('link_alpha')}."
+            )
+        if not folds and is_learned(self.label_noise):
+            raise ParameterError(
+                "label_noise",
+                f"needs rows to hold out, of classes that the other rows have too, and there are too few; give a rate, or "
+                f"leave it out, got {self.label_noise!r}.",
+            )
+        n_classes, device = int(labels.max()) + 1, check_device(self.device)
+        return TuningProblem(
+            features,
+            torch.as_tensor(labels, device=device),
+            n_classes,
+            weight,
+            folds,
+            groups is not None or not (self.cv is None or isinstance(self.cv, Integral)),
+            lambda source, kind: self._make_link(n_classes, source, kind, len(rows)),
+            seed=seed,
+            verbose=int(self.verbose),
+            penalize_intercept=self._protocol().penalize_intercept,
+            symmetric_logistic=self._protocol().symmetric,
+            centred=self._is_centred(),
+            link_folds=None if self.cv is not None or groups is not None else link_folds_for(len(rows)),
+            known_noise=noise,
+            find_noise="never" if fixed is not None else how_to_find_noise(self.label_noise, self.class_weight),
+            fixed_link=fixed,
+            **self._trial_schedule(len(rows), n_classes),
+        )
+
+    def _trial_schedule(self, n_rows: int, n_classes: int) -> dict[str, Any]:
+        """Batch size, steps and rate of learned links while strengths are chosen."""
+        batch = batch_size_for(n_rows) if self.batch_size == "auto" else min(int(self.batch_size), n_rows)
+        epochs = None if self.max_epochs == "auto" or self.solver == "lbfgs" else int(self.max_epochs)
+        steps = steps_for(n_rows, n_classes) if epochs is None else epochs * math.ceil(n_rows / batch)
+        rate = LEARNING_RATE if self.learning_rate == "auto" else float(self.learning_rate)
+        return {"batch_size": batch, "steps": steps, "learning_rate": rate}
+
+    def _choose(self, problem: TuningProblem, strengths: Strengths) -> Tuning:
+        """Try out what the parameters leave open."""
+        links = link_candidates(strengths.alpha, strengths.link_alpha, strengths.tied) if strengths.has_link else []
+        # a strength that is given asks for a learned link
+        logistic = not strengths.has_link or (strengths.link_alpha is None and not strengths.tied)
+        n_folds, n_rows = max(1, len(problem.folds)), problem.features.n_rows
+        with threads_for(2.0 * n_folds * n_rows * problem.features.n_features * (problem.n_classes - 1)):
+            return tune(problem, links, logistic=logistic, alpha=strengths.alpha)
+
+    # --- what is trained ---
 
     def _make_plan(
         self,
@@ -370,9 +452,9 @@ class LinearLinkClassifier(SavedLinearClassifier):
         found: FittedNoise | None,
         dtype: torch.dtype,
         *,
-        anew: bool,
+        fresh: bool,
     ) -> Plan:
-        """What is trained in the end, by what has been chosen; ``anew`` if nothing was trained before."""
+        """What is trained, given what was chosen; ``fresh`` if nothing was trained before."""
         n_classes, precision = link.n_classes, dtype
         if tuning is not None and not tuning.chosen.is_logistic and self.dtype is None and self.solver != "lbfgs":
             precision = torch.float32  # as it was tried out; noise of batches is far above that of rounding
@@ -383,7 +465,7 @@ class LinearLinkClassifier(SavedLinearClassifier):
         alpha, link_alpha = strengths
         if isinstance(link, SoftmaxLink):
             link_alpha = math.inf
-        is_logistic = math.isinf(link_alpha) and anew
+        is_logistic = math.isinf(link_alpha) and fresh
         if is_logistic and not isinstance(link, SoftmaxLink):
             link = SoftmaxLink(n_classes)
         is_softmax = isinstance(link, SoftmaxLink)
@@ -422,7 +504,7 @@ class LinearLinkClassifier(SavedLinearClassifier):
         self._noise, self._sets = found, None
         self.link_ = trained.to("cpu", precision).eval().requires_grad_(False)
         self._standardized = Standardized(units.mean, units.scale, w, b, moments)
-        self.coef_, self.intercept_ = self._standardized.folded(dtype)
+        self.coef_, self.intercept_ = self._standardized.fold_weights(dtype)
         self.alpha_, self.link_alpha_ = map(float, plan.strengths)
         self.history_ = result.history
         self.n_iter_ = int(result.n_iter[0])
@@ -435,7 +517,7 @@ class LinearLinkClassifier(SavedLinearClassifier):
         held_out, tuning.held_out = tuning.held_out, None
         log_p = torch.log_softmax(held_out.log_p.double() * plan.temperature, -1).cpu().numpy()
         labels = swap_labels(held_out.labels.cpu().numpy(), len(self.classes_))
-        p = swap_classes(self._proba_as_predicted(log_p))
+        p = swap_classes(self._apply_floor(log_p))
         self._calibrate(p, labels, held_out.weight.cpu().numpy(), out_of_fold=True)
 
     def _initial_noise(
@@ -443,7 +525,7 @@ class LinearLinkClassifier(SavedLinearClassifier):
     ) -> tuple[LabelNoise | None, FittedNoise | None]:
         """Label noise to train with, and what is known of it, before strengths are chosen."""
         known = read_label_noise(self.label_noise, n_classes)
-        before: FittedNoise | None = getattr(self, "_noise", None) if resume else None
+        before = self._noise if resume else None
         in_training = is_learned(self.label_noise) and not tuned and not online and self._strengths().fixed
         if before is not None and not before.known and not in_training:
             if known is not None:
@@ -555,7 +637,7 @@ class LinearLinkClassifier(SavedLinearClassifier):
         weight = apply_class_weight(self.class_weight, y, np.ones(len(y)))
         with warnings.catch_warnings():  # the first fit has warned already
             warnings.simplefilter("ignore", ConvergenceWarning)
-            copied._train(X, y, weight, classes, self._seed(), False, choice=choice)
+            copied._train(X, y, weight, classes, draw_seed(self.random_state), False, choice=choice)
         return copied
 
     def _warn_unless_converged(self, result: TrainingResult) -> None:
@@ -576,6 +658,28 @@ class LinearLinkClassifier(SavedLinearClassifier):
                 ConvergenceWarning,
                 stacklevel=4,
             )
+
+    # --- after the fit ---
+
+    @property
+    def link_test_(self) -> LinkTest:
+        """Test of softmax on held-out rows of the logistic regression that learned links were compared with."""
+        test = None if self._tuning is None else self._tuning.link_test
+        if test is None:
+            raise AttributeError(
+                f"this {type(self).__name__} has no link_test_: links were not compared with logistic regression, or labels "
+                "were taken to be wrong; see legendretron.diagnostics.link_test."
+            )
+        return replace(test, classes=self.classes_)
+
+    @property
+    def tuning_(self) -> Any:
+        """The candidates that were tried, as a pandas data frame, the chosen one first."""
+        if self._tuning is None:
+            raise AttributeError(
+                f"this {type(self).__name__} has no tuning_: the strengths of its penalties were given, or it is not fitted."
+            )
+        return self._tuning.to_frame()
 
     def to_onnx(self, path: Any) -> None:
         """Write the fitted estimator as an ONNX file, to be served without torch or scikit-learn; the write is atomic.

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import cross_val_predict
 from sklearn.utils import get_tags
@@ -39,7 +39,6 @@ from legendretron._internal.fields import (
 from legendretron._internal.labels import check_labels
 from legendretron._internal.parameters import ParameterError
 from legendretron._internal.sklearn_compat import (
-    Classifier,
     HasMethods,
     Interval,
     StrOptions,
@@ -51,19 +50,16 @@ from legendretron.calibration.fitting import calibrate
 from legendretron.calibration.map import CalibrationMap
 from legendretron.calibration.prediction_sets import SetCalibration
 from legendretron.datasets.noise import symmetric_transition
-from legendretron.estimators.legendretron import LegendreTronClassifier, PaperLegendreTronClassifier
-from legendretron.estimators.multinomial import MultinomialLogisticClassifier
-from legendretron.estimators.network import LegendreNetClassifier
 from legendretron.estimators.onnx import predictor_model, write_model
 from legendretron.estimators.persistence import SavedModel, part_from_state, part_to_state
-from legendretron.estimators.prediction_sets import SetPredictor
-from legendretron.estimators.restore_on_error import restore_on_error
+from legendretron.estimators.prediction import ProbabilityClassifier
+from legendretron.estimators.resuming import restore_on_error
 from legendretron.estimators.saved_classes import classes_from_state, classes_to_state
 from legendretron.estimators.scores import ScoreForm, ScoreReader, as_columns, score_form
-from legendretron.estimators.table_classifier import TableClassifier
+from legendretron.estimators.table_classifier import ENCODED, TableClassifier
 from legendretron.links.noise_models import replaced_share, wrong_share
 
-__all__ = ["LegendreCalibrator"]
+__all__ = ["CALIBRATED", "LegendreCalibrator"]
 
 #: Weights that count as more rows than this are scaled down.
 _MOST_ROWS = 1e12
@@ -71,13 +67,7 @@ _MOST_ROWS = 1e12
 _NAMED = 10
 
 #: Estimators that can be saved inside.
-_SAVED = (
-    LegendreTronClassifier,
-    PaperLegendreTronClassifier,
-    MultinomialLogisticClassifier,
-    LegendreNetClassifier,
-    TableClassifier,
-)
+CALIBRATED = (*ENCODED, TableClassifier)
 _FIELDS = {
     "parameters": OBJECT,
     "classes": OBJECT,
@@ -93,7 +83,7 @@ _FIELDS = {
 }
 
 
-class LegendreCalibrator(SavedModel, SetPredictor, Classifier, BaseEstimator):  # type: ignore[misc]
+class LegendreCalibrator(SavedModel, ProbabilityClassifier):
     r"""Calibrated probabilities from the logits or probabilities of any classifier.
 
     With scores :math:`x` (logits, or logarithms of probabilities) of a row,
@@ -107,15 +97,12 @@ class LegendreCalibrator(SavedModel, SetPredictor, Classifier, BaseEstimator):  
     convex problem, each part shrunk towards the one before: a scale and a shape that all classes share,
     :math:`A = (1 + a) I`, :math:`B = \beta I`; class biases :math:`b` and scales, on the diagonals; and what a class
     learns from the scores of the others, off the diagonals. Without :math:`B` it would be structured matrix scaling (Berta
-    and others, 2026). How strongly is decided by cross-validation, of all strengths and folds at once; the candidates,
-    temperature scaling among them, are averaged by their held-out log-loss. So 200 rows lead to little more than
-    temperature scaling, and 5,000 are used. Logits in other units lead to the same probabilities.
+    and others, 2026). Candidates of several strengths, temperature scaling among them, are averaged by their held-out
+    log-loss: 200 rows lead to little more than temperature scaling, and 5,000 are used.
 
-    **What is canonical in which space.** The log-loss of :math:`z` is convex in :math:`z`, and softmax is canonical there.
     In the space of the scores :math:`x`, temperature and floor by themselves are canonical, up to a factor: gradients of
-    :math:`\tfrac{1 - \epsilon}{\tau} \log \sum_k e^{\tau x_k} + \tfrac{\epsilon}{C} \sum_k x_k`. With more than two classes,
-    no such claim is made for the whole map from :math:`x` to :math:`p`. With two, every increasing function is
-    canonical, so that of ``order="preserved"`` is.
+    :math:`\tfrac{1 - \epsilon}{\tau} \log \sum_k e^{\tau x_k} + \tfrac{\epsilon}{C} \sum_k x_k`. The whole map is so for two
+    classes with ``order="preserved"``.
 
     Parameters
     ----------
@@ -125,8 +112,7 @@ class LegendreCalibrator(SavedModel, SetPredictor, Classifier, BaseEstimator):  
         calibrated on what copies predict for rows that they have not seen, by five folds.
     order : {"any", "preserved"}, default="any"
         ``"any"``: the most accurate. ``"preserved"``: the ranking of classes in a row never changes: all classes share one
-        increasing function of :math:`s`, :math:`(1 + a) s + \beta e^s`. A class of a higher score never gets a lower
-        probability, equal scores get equal ones; differences below rounding, or far below the floor, can become ties.
+        increasing function of :math:`s`. Differences below rounding, or far below the floor, can become ties.
     input : {"auto", "proba", "logits"}, default="auto"
         What scores are. ``"auto"``: probabilities if no row has a negative entry and all sum to 1 within 0.02, a single
         column if all is between 0 and 1; else logits. Logarithms of probabilities are logits.
@@ -134,16 +120,14 @@ class LegendreCalibrator(SavedModel, SetPredictor, Classifier, BaseEstimator):  
         Strength of the penalty, in units of :math:`(1000 / n)^{3/4} (C / 10)^{1/2}` times that of structured matrix scaling;
         ``"auto"``: by cross-validation. Infinite: only temperature, scale and shape.
     label_noise : {"symmetric"}, float or None, default=None
-        Wrong labels in the calibration set. The map is fitted to labels as observed, through a noise floor, and predicts
-        true ones. A number: the share of wrong labels, replaced by other classes at random. ``"symmetric"``: the share is
-        estimated, together with the temperature; that needs predictions of which many are nearly certain.
+        Share of wrong labels in the calibration set, replaced by other classes at random; true labels are predicted.
+        ``"symmetric"``: it is estimated, which needs predictions of which many are nearly certain.
     classes : array-like or None, default=None
         Labels of the columns of scores, sorted, if not all of them occur in ``y``. None: those in ``y``, or 0 to
         ``n_classes - 1`` if ``y`` holds only some of these.
     cv : int, default=5
-        Number of folds. Rows are dealt out at random, the same way in every fit. Classes are not balanced: otherwise
-        held-out rows could be told from the others. On many rows, only as many folds are fitted as it takes to hold out
-        3,000 rows (2,000 with more than 40 classes).
+        Number of folds. Rows are dealt out at random, the same way in every fit. On many rows, only as many folds are fitted
+        as it takes to hold out 3,000 rows (2,000 with more than 40 classes).
 
     Attributes
     ----------
@@ -157,8 +141,7 @@ class LegendreCalibrator(SavedModel, SetPredictor, Classifier, BaseEstimator):  
         Share of wrong labels, as given or estimated; 0 without ``label_noise``.
     cv_results_ : dict of ndarray
         Candidates: ``strength`` (in multiples of that of structured matrix scaling), ``shape`` (whether the shared scale and
-        shape are learned), ``log_loss`` on held-out rows, and ``weight`` in the average. ``log_loss`` is NaN where
-        ``strength`` is given.
+        shape are learned), ``log_loss`` on held-out rows (NaN where ``strength`` is given), and ``weight`` in the average.
     set_calibration_ : SetCalibration
         What the sets of :meth:`predict_set` are calibrated on, and what is guaranteed.
     estimator_ : classifier
@@ -169,9 +152,7 @@ class LegendreCalibrator(SavedModel, SetPredictor, Classifier, BaseEstimator):  
     Notes
     -----
     With more than 32 classes, a class learns from the scores of others in the 32 directions in which these vary most. A
-    row's weight counts as a number of rows;
-    weights that sum to less than the number of rows are scaled up to it. A class without rows gets no bias or scale of its
-    own; if ``classes`` is not given, a warning tells which they are.
+    row's weight counts as a number of rows; weights that sum to less than the number of rows are scaled up to it.
 
     Examples
     --------
@@ -200,12 +181,11 @@ class LegendreCalibrator(SavedModel, SetPredictor, Classifier, BaseEstimator):  
         "cv": [Interval(Integral, 2, None, closed="left")],
     }
 
-    classes_: np.ndarray
     map_: CalibrationMap
     noise_rate_: float
     cv_results_: dict[str, np.ndarray]
     _form: ScoreForm
-    _precision: str
+    _dtype: str  #: of the scores
 
     def __init__(
         self,
@@ -332,7 +312,7 @@ class LegendreCalibrator(SavedModel, SetPredictor, Classifier, BaseEstimator):  
             n_folds=int(self.cv),
             replaced=replaced,
         )
-        self.classes_, self._form, self._precision = classes, form, str(np.asarray(scores).dtype)
+        self.classes_, self._form, self._dtype = classes, form, str(np.asarray(scores).dtype)
         self.map_ = found.map
         self.noise_rate_ = wrong_share(found.replaced, n_classes)
         self.cv_results_ = {
@@ -353,64 +333,42 @@ class LegendreCalibrator(SavedModel, SetPredictor, Classifier, BaseEstimator):  
 
     # --- predicting ---
 
-    def _scores(self, X: Any) -> np.ndarray:
+    def _check_features(self, X: Any) -> np.ndarray:
+        """The scores: of the estimator, or given."""
         check_is_fitted(self)
-        if self.estimator is None:
-            X = validate_data(self, as_columns(X), dtype=[np.float64, np.float32], reset=False)
-            self._form.check(X)
-            scores: np.ndarray = X
-            return scores
-        return np.asarray(
-            as_columns(getattr(self.estimator_, self._score_method(self.estimator_))(X)), dtype=np.float64
-        )
+        if self.estimator is not None:
+            method = self._score_method(self.estimator_)
+            return np.asarray(as_columns(getattr(self.estimator_, method)(X)), dtype=np.float64)
+        scores: np.ndarray = validate_data(self, as_columns(X), dtype=[np.float64, np.float32], reset=False)
+        self._form.check(scores)
+        return scores
 
-    def _log_proba_in_parts(self, scores: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
-        """Calibrated log-probabilities in chunks of rows, so that intermediate results do not grow with the data."""
+    def _precision(self) -> np.dtype[Any]:
+        return np.dtype(np.float64)
+
+    def _predict_parts(self, X: Any, *, log: bool, out: np.ndarray | None = None) -> Iterator[tuple[slice, np.ndarray]]:
         reader = ScoreReader(self._form)
-        for rows in chunks(len(scores), len(self.classes_)):
+        for rows in chunks(len(X), len(self.classes_)):
             with torch.no_grad():
-                log_p: np.ndarray = self.map_(reader(torch.from_numpy(np.array(scores[rows])))).numpy()
-            yield rows, log_p
-
-    def predict_log_proba(self, X: Any) -> np.ndarray:
-        """Calibrated log-probabilities of shape (n_samples, n_classes), in the order of ``classes_``."""
-        scores = self._scores(X)
-        log_p = np.empty((len(scores), len(self.classes_)))
-        for rows, part in self._log_proba_in_parts(scores):
-            log_p[rows] = part
-        return log_p
-
-    def predict_proba(self, X: Any) -> np.ndarray:
-        """Calibrated probabilities of shape (n_samples, n_classes), in the order of ``classes_``."""
-        log_p = self.predict_log_proba(X)
-        p: np.ndarray = np.exp(log_p, out=log_p)
-        return p
-
-    def predict(self, X: Any) -> np.ndarray:
-        """Most probable class of each sample."""
-        indices = self.predict_log_proba(X).argmax(axis=1)
-        labels: np.ndarray = self.classes_[indices]
-        return labels
-
-    def decision_function(self, X: Any) -> np.ndarray:
-        """Confidence in each class: log-probabilities (n_samples, n_classes), or log-odds (n_samples,) for two classes."""
-        log_p = self.predict_log_proba(X)
-        return log_p if log_p.shape[1] > 2 else log_p[:, 1] - log_p[:, 0]
+                log_p = self.map_(reader(torch.from_numpy(np.array(X[rows]))))
+            part = (log_p if log else log_p.exp()).numpy()
+            if out is not None:
+                out[rows] = part
+            yield rows, part
 
     # --- prediction sets ---
 
     def _held_out_proba(self, X: Any, y: np.ndarray, cv: Any, groups: Any) -> np.ndarray:
-        """See :meth:`SetPredictor._held_out_proba`."""
+        """See :meth:`ProbabilityClassifier._held_out_proba`."""
         if cv is not None or groups is not None:
             raise ValueError(f"cv={cv!r}: a calibrator takes rows that it was not fitted to; leave cv and groups out.")
         return self.predict_proba(X)
 
     def _noise_matrices(self) -> tuple[np.ndarray | None, np.ndarray | None]:
-        """See :meth:`SetPredictor._noise_matrices`; the share of wrong labels has no interval."""
+        """See :meth:`ProbabilityClassifier._noise_matrices`; the share of wrong labels has no interval."""
         if self.noise_rate_ == 0.0:
             return None, None
-        matrix = symmetric_transition(len(self.classes_), self.noise_rate_)
-        return matrix, None
+        return symmetric_transition(len(self.classes_), self.noise_rate_), None
 
     # --- elsewhere ---
 
@@ -432,7 +390,7 @@ class LegendreCalibrator(SavedModel, SetPredictor, Classifier, BaseEstimator):  
         """
         check_is_fitted(self)
         example = torch.full(
-            (2, self._form.columns), 1.0 / max(2, self._form.columns), dtype=getattr(torch, self._precision)
+            (2, self._form.columns), 1.0 / max(2, self._form.columns), dtype=getattr(torch, self._dtype)
         )
         names = getattr(self, "feature_names_in_", None) if self.estimator is None else None
         scores_to_log_proba = torch.nn.Sequential(ScoreReader(self._form), self.to_torch())
@@ -454,12 +412,12 @@ class LegendreCalibrator(SavedModel, SetPredictor, Classifier, BaseEstimator):  
             "parameters": parameters,
             "classes": classes_to_state(self.classes_),
             "scores": self._form._asdict(),
-            "precision": self._precision,
+            "precision": self._dtype,
             "feature_names_in": None if names is None else list(names),
             "map": dict(self.map_.state_dict()),
             "noise_rate": float(self.noise_rate_),
             "cv_results": {name: np.asarray(values) for name, values in self.cv_results_.items()},
-            "estimator": None if inner is None else part_to_state(inner, *_SAVED),
+            "estimator": None if inner is None else part_to_state(inner, *CALIBRATED),
             "estimator_is_frozen": frozen,
             "sets": None if self._sets is None else self._sets.to_state(),
         }
@@ -475,7 +433,7 @@ class LegendreCalibrator(SavedModel, SetPredictor, Classifier, BaseEstimator):  
         if parameters.get("classes") is not None:
             parameters["classes"] = classes_from_state(parameters["classes"])
         if state["estimator"] is not None:
-            inner = part_from_state(state["estimator"], *_SAVED)
+            inner = part_from_state(state["estimator"], *CALIBRATED)
             if not (form.is_proba and form.columns == len(classes) and names is None):
                 raise ValueError("scores and feature_names_in must be those of the probabilities of estimator.")
             if inner.classes_.dtype != classes.dtype or not np.array_equal(inner.classes_, classes):
@@ -491,7 +449,7 @@ class LegendreCalibrator(SavedModel, SetPredictor, Classifier, BaseEstimator):  
             )
         if names is not None and len(names) != form.columns:
             raise ValueError(f"feature_names_in must be {form.columns} names, got {len(names)}.")
-        calibrator.classes_, calibrator._form, calibrator._precision = classes, form, state["precision"]
+        calibrator.classes_, calibrator._form, calibrator._dtype = classes, form, state["precision"]
         calibrator.map_ = CalibrationMap.from_state(state["map"], len(classes), ordered=calibrator.order == "preserved")
         calibrator.noise_rate_, results = float(state["noise_rate"]), state["cv_results"]
         n = len(results["weight"]) if hasattr(results.get("weight"), "__len__") else 0

@@ -37,8 +37,8 @@ def fit_convex(
 ) -> TrainingResult:
     """Fit a model of one run, whose link is softmax with or without noise, in place; a guess has one run per fold.
 
-    With a fixed canonical link, this takes the place of softmax, and its canonical loss that of the log-loss. It has
-    converged only if the gradient, which the result tells, is at the tolerance.
+    A fixed canonical link takes the place of softmax, and its canonical loss that of the log-loss. Then it has converged only
+    if the gradient is at the tolerance.
     """
     began = time.monotonic()
     flat, n_classes = model.flat, model.n_outputs + 1
@@ -55,22 +55,13 @@ def fit_convex(
     progress = Progress(max_iter, settings.verbose)
     with closing(progress), threads_for(2.0 * features.n_rows * model.n_features * model.n_outputs):
         fitted = fit_logistic(
-            features,
-            labels,
-            n_classes,
-            share,
-            settings.alpha.to(flat),
-            start,
-            symmetric=settings.symmetric,
-            penalize_intercept=settings.penalize_intercept,
-            rate=rate,
-            learn_rate=rate is not None and noise is not None and noise.learned,
+            features, labels, n_classes, share, settings.alpha.to(flat), start,
+            symmetric=settings.symmetric, penalize_intercept=settings.penalize_intercept,
+            rate=rate, learn_rate=rate is not None and noise is not None and noise.learned,
             transition=None if noise is None or rate is not None else noise.matrix().detach().to(flat),
-            link=fixed,
-            tol=tol,
-            max_iter=max_iter,
+            link=fixed, tol=tol, max_iter=max_iter,
             after_iteration=lambda iteration, value: progress.update(iteration, float(value[0]), None),
-        )
+        )  # fmt: skip
     model.weight.copy_(fitted.weight)
     model.bias.copy_(fitted.bias)
     if isinstance(noise, SymmetricNoise) and noise.learned:
@@ -79,16 +70,9 @@ def fit_convex(
         loss, accuracy = logistic_scores(fitted, features, labels, share, n_classes, fixed)
     else:
         loss, accuracy = model.evaluate(features, sample.rows, sample.labels, sample.weights)
-    history = History()
-    history.append(
-        max(1, int(fitted.n_iter)),
-        loss.tolist(),
-        [math.nan],
-        accuracy.tolist(),
-        [math.nan],
-        time.monotonic() - began,
-    )
-    n_iter = fitted.n_iter.clamp(min=1)
+    history, n_iter = History(), fitted.n_iter.clamp(min=1)
+    seconds = time.monotonic() - began
+    history.append(int(n_iter), loss.tolist(), [math.nan], accuracy.tolist(), [math.nan], seconds)
     largest = fitted.largest_gradient
     converged = fitted.converged | (largest <= _CONVERGED) if fixed is None else largest <= tol
     diverged = torch.zeros(1, dtype=torch.bool)

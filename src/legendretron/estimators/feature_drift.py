@@ -25,13 +25,6 @@ def feature_tallies(estimator: LinearLinkClassifier | NumpyPredictor, X: Any) ->
 
     An estimator knows means and deviations of its features, and not their ranges; neither if it did not standardise them,
     nor of sparse ones. Then nothing is counted.
-
-    Parameters
-    ----------
-    estimator : LinearLinkClassifier or NumpyPredictor
-        Fitted.
-    X : data frame, array or sparse matrix of shape (n, d)
-        Its features.
     """
     mean, scale = estimator._standardized.mean, estimator._standardized.scale
     if hasattr(X, "tocsr") or not mean.any():

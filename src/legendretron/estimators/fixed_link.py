@@ -1,4 +1,4 @@
-"""Links and losses that are handed to an estimator to be kept as they are: loss transfer."""
+"""Loss transfer: links and losses that an estimator keeps fixed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def get_link(given: Any) -> Any:
 def is_fixed(given: Any) -> bool:
     """Whether the parameter ``link`` asks to keep a link: it is a loss, or a link of which no parameter requires a gradient.
 
-    A link whose class has no parameters is none of these: nothing was learned in it that could be kept.
+    A link whose class has no parameters is not: nothing was learned in it that could be kept.
 
     Examples
     --------

@@ -68,25 +68,12 @@ def _swap_matrix(matrix: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class FittedNoise:
-    """What a fit has found out, or was told, about wrong labels.
-
-    Attributes
-    ----------
-    n_classes : int
-        ``C``.
-    rates : FoundNoise
-        Rates of symmetric noise, and how to train with it. Of other noise, the rate is that of symmetric noise with as many
-        wrong labels.
-    known : bool
-        Whether it was given.
-    matrix : ndarray of shape (C, C), optional
-        Of noise that is not symmetric: classes in the order of the link.
-    """
+    """What a fit has found out, or was told, about wrong labels."""
 
     n_classes: int
-    rates: FoundNoise
-    known: bool
-    matrix: np.ndarray | None = None
+    rates: FoundNoise  #: of symmetric noise, or of symmetric noise with as many wrong labels; and how to train with it
+    known: bool  #: whether it was given
+    matrix: np.ndarray | None = None  #: of noise that is not symmetric: classes in the order of the link
 
     def to_state(self) -> dict[str, Any]:
         """Return all but the number of classes."""
@@ -106,7 +93,7 @@ class FittedNoise:
     def from_noise(cls, noise: LabelNoise, observed: np.ndarray, *, known: bool, n_rows: int = 0) -> Self:
         """From noise that was given, or learned in training on ``n_rows``; ``observed`` are shares of the labels.
 
-        The interval of learned noise is that of a share among so many labels.
+        The interval of learned noise is that of a share of ``n_rows`` labels.
         """
         matrix, asymmetric = noise.matrix().detach().double().cpu().numpy(), None
         n_classes = len(matrix)
@@ -160,6 +147,6 @@ class FittedNoise:
 
     def least_matrix_by_classes(self) -> np.ndarray:
         """The same with as few wrong labels as the lower end of the interval says."""
-        kept, share = np.eye(self.n_classes), self.rates.low / self.rates.rate if self.rates.rate > 0.0 else 0.0
-        matrix: np.ndarray = kept + share * (self.matrix_by_classes() - kept)
+        eye, share = np.eye(self.n_classes), self.rates.low / self.rates.rate if self.rates.rate > 0.0 else 0.0
+        matrix: np.ndarray = eye + share * (self.matrix_by_classes() - eye)
         return matrix

@@ -11,8 +11,8 @@ calibrated first, on the labels of the rows as they are:
 .. math:: p \to (1 - \delta)\, p^\tau + \delta\, p^{0.15 \tau}
 
 each power divided by its sum. The temperature :math:`\tau` and the share :math:`\delta` of predictions that are to be doubted
-have the greatest likelihood of the labels, :math:`\sum_k p_k T_{ky}`. Since the tail still falls with ``p``, no two rows that
-are predicted differently are judged alike.
+have the greatest likelihood of the labels, :math:`\sum_k p_k T_{ky}`. The tail still falls with ``p``, so rows with different
+predictions keep different posteriors.
 """
 
 from __future__ import annotations
@@ -28,24 +28,15 @@ __all__ = ["calibrate_on_labels", "label_posterior"]
 
 #: Power of the predictions in the tail, relative to the temperature.
 _TAIL = 0.15
-#: Standard deviation of the logarithm of a temperature, and rows of no doubt that are imagined: what is believed beforehand
-#: matters for a handful of rows only.
+#: Prior: standard deviation of the logarithm of a temperature, and pseudo-count of rows without doubt.
 _SPREAD, _IMAGINED = 0.5, 1.0
 
 
 def label_posterior(log_p: np.ndarray, labels: np.ndarray, matrix: np.ndarray, *, doubts: bool = True) -> np.ndarray:
-    """Probabilities of the true classes, ``(n, C)``.
+    """Probabilities of the true classes, ``(n, C)``, from log-probabilities by a model that has not seen the rows.
 
-    Parameters
-    ----------
-    log_p : array of shape (n, C)
-        Log-probabilities of the true classes, by a model that has not seen the rows.
-    labels : array of shape (n,)
-        Numbers of the labels, from 0.
-    matrix : array of shape (C, C)
-        Probabilities of observed labels (columns) for each true class (rows).
-    doubts : bool
-        Whether predictions may be doubted, or temperature alone is calibrated.
+    Labels are numbers from 0, ``matrix`` has the probabilities of observed labels (columns) for each true class (rows).
+    Without ``doubts``, temperature alone is calibrated.
 
     Examples
     --------
@@ -69,7 +60,7 @@ def calibrate_on_labels(
     weight = np.append(np.ones(len(part)), _IMAGINED)
     best, found = math.inf, (1.0, 0.0)
     for power in TEMPERATURES:
-        # the imagined row is predicted rightly, and the tail does not do so
+        # the pseudo-row is predicted right, but not by the tail
         own, tail = (
             np.append((softmax(part * tempered, axis=1) * of_label).sum(1), imagined)
             for tempered, imagined in ((power, 1.0), (power * _TAIL, 0.0))

@@ -10,23 +10,40 @@ from typing import Any
 import numpy as np
 import torch
 from sklearn.model_selection import check_cv
-from sklearn.utils.validation import check_is_fitted, column_or_1d
+from sklearn.utils.validation import check_is_fitted
 
-from legendretron._internal.labels import check_labels
 from legendretron.estimators.classes import swap_classes
 from legendretron.estimators.label_noise import FittedNoise
 from legendretron.estimators.label_posterior import label_posterior
-from legendretron.estimators.prediction import LinkPredictor
-from legendretron.estimators.prediction_sets import SetPredictor
-from legendretron.links import NoisyLink, SymmetricNoise, clean_link
+from legendretron.estimators.prediction import ProbabilityClassifier
+from legendretron.links import Link, NoisyLink, SymmetricNoise, clean_link
+from legendretron.losses import CanonicalLoss, CompositeLoss
 
 __all__ = ["LabelQuality"]
 
 
-class LabelQuality(LinkPredictor, SetPredictor):
-    """Base of the classifiers that know of wrong labels: what they say about them."""
+class LabelQuality(ProbabilityClassifier):
+    """Base of the classifiers with a link on a predictor: the loss it stands for, and what it says about wrong labels."""
 
-    _noise: FittedNoise | None
+    link_: Link
+    _noise: FittedNoise | None = None
+
+    @property
+    def link_classes_(self) -> np.ndarray:
+        """Classes in the order of ``link_`` and ``loss_``: that of ``classes_``, but for two classes the second first."""
+        check_is_fitted(self)
+        classes: np.ndarray = swap_classes(self.classes_)
+        return classes
+
+    @property
+    def loss_(self) -> CanonicalLoss | CompositeLoss:
+        """The learned loss, with the classes in the order of ``link_classes_``.
+
+        The canonical loss of the learned link if it has one, as every link of two classes; else its strictly proper composite
+        loss, the log-loss through the link, which need not be convex.
+        """
+        check_is_fitted(self)
+        return CanonicalLoss(self.link_) if self.link_.is_canonical else CompositeLoss(self.link_)
 
     @property
     def noise_rate_(self) -> float:
@@ -44,14 +61,13 @@ class LabelQuality(LinkPredictor, SetPredictor):
         return self._fitted_noise().matrix_by_classes()
 
     def _fitted_noise(self) -> FittedNoise:
-        noise: FittedNoise | None = getattr(self, "_noise", None)
-        if noise is None:
+        if self._noise is None:
             raise AttributeError(
                 f"this {type(self).__name__} knows nothing of wrong labels: it is not fitted, or label_noise is None, or "
                 "it is 'auto' but the strengths were given, so nothing was tried on held-out rows, or class_weight was "
                 "given, which hides how many are wrong. Give label_noise='symmetric'."
             )
-        return noise
+        return self._noise
 
     def predict_proba_observed(self, X: Any) -> np.ndarray:
         r"""Probabilities of the labels as they would be observed, some of them wrong: :math:`q = T^\top p`.
@@ -59,10 +75,9 @@ class LabelQuality(LinkPredictor, SetPredictor):
         ``predict_proba`` gives those of the true classes, ``p``; without noise in the labels both are the same. Where the
         noise was estimated, ``p`` has a floor that makes up for what is uncertain about it, and so has ``q``.
         """
-        noise: FittedNoise | None = getattr(self, "_noise", None)
+        noise = self._noise
         if noise is None or np.array_equal(noise.matrix_by_classes(), np.eye(len(self.classes_))):
-            same: np.ndarray = self.predict_proba(X)
-            return same
+            return self.predict_proba(X)
         log_p = self.predict_log_proba(X)
         ordered = torch.as_tensor(swap_classes(log_p).copy())
         return np.exp(swap_classes(noise.make_noise().log_observed(ordered).numpy()).astype(log_p.dtype))
@@ -73,9 +88,8 @@ class LabelQuality(LinkPredictor, SetPredictor):
         .. math:: P(\text{true} = y \mid x, y) = p_y T_{yy} / \sum_k p_k T_{ky}
 
         with the transition matrix ``noise_matrix_``, and with probabilities ``p`` that are calibrated first, on the labels of
-        these rows: see :mod:`legendretron.estimators.label_posterior`. So it depends a little on the rows judged together.
-        If no noise was found, one of these labels is taken to be wrong, so that rows can still be ranked; probabilities of
-        being right are then too high where more of them are wrong.
+        these rows: see :mod:`legendretron.estimators.label_posterior`. If no noise was found, one of these labels is taken
+        to be wrong, so that rows can still be ranked.
 
         Parameters
         ----------
@@ -84,9 +98,8 @@ class LabelQuality(LinkPredictor, SetPredictor):
         y : array of shape (n_samples,)
             Labels as they are, of the classes of the fit.
         cv : int, splitter, iterable or None, default=5
-            Each row is judged by a model that has not seen it: the same model, with the strengths and the noise of this one,
-            fitted again to the other rows of each fold. Every row must be held out once. None: by this model itself, for rows
-            that it was not fitted to.
+            Folds, each row in one of them: it is judged by a copy of this model, with its strengths and noise, that is fitted
+            to the other folds. None: by this model itself, for rows that it was not fitted to.
         groups : array of shape (n_samples,), default=None
             For a splitter that keeps rows together, such as ``GroupKFold``.
 
@@ -95,8 +108,7 @@ class LabelQuality(LinkPredictor, SetPredictor):
         ndarray of shape (n_samples,)
         """
         posterior = self.label_posterior(X, y, cv, groups)
-        places = np.searchsorted(self.classes_, column_or_1d(y))
-        quality: np.ndarray = posterior[np.arange(len(places)), places]
+        quality: np.ndarray = posterior[np.arange(len(posterior)), self._find_places(y, len(posterior))]
         return quality
 
     def label_posterior(self, X: Any, y: Any, cv: Any = 5, groups: Any = None) -> np.ndarray:
@@ -120,22 +132,17 @@ class LabelQuality(LinkPredictor, SetPredictor):
 
     def _posterior(self, checked: Any, y: Any, cv: Any, groups: Any) -> np.ndarray:
         """See :meth:`label_posterior`, for checked features."""
-        check_labels(y)
-        y = column_or_1d(y)
-        if y.shape != (checked.shape[0],):
-            raise ValueError(f"y must have one label per row of X, {checked.shape[0]}, got shape {y.shape}.")
-        unknown = np.setdiff1d(y, self.classes_)
-        if len(unknown):
-            raise ValueError(f"y holds labels that are not in classes_: {unknown}; classes are {self.classes_}.")
-        labels = np.searchsorted(self.classes_, y)
-        log_p = self._log_proba_to_judge(checked) if cv is None else self._out_of_fold(checked, y, cv, groups)
-        return self._posterior_of(log_p, labels)
+        labels = self._find_places(y, checked.shape[0])
+        if cv is None:
+            log_p = self._log_proba_to_judge(checked)
+        else:
+            log_p = self._out_of_fold(checked, self.classes_[labels], cv, groups)
+        return self._compute_posterior(log_p, labels)
 
-    def _posterior_of(self, log_p: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    def _compute_posterior(self, log_p: np.ndarray, labels: np.ndarray) -> np.ndarray:
         """See :meth:`label_posterior`, for log-probabilities without a floor, and classes from 0."""
-        noise: FittedNoise | None = getattr(self, "_noise", None)
-        if noise is not None and noise.rates.rate > 0.0:
-            return label_posterior(log_p, labels, noise.matrix_by_classes())
+        if self._noise is not None and self._noise.rates.rate > 0.0:
+            return label_posterior(log_p, labels, self._noise.matrix_by_classes())
         one = SymmetricNoise(len(self.classes_), 1.0 / max(len(labels), 2), learned=False, dtype=torch.float64)
         return label_posterior(log_p, labels, one.matrix().numpy(), doubts=False)
 
@@ -143,20 +150,17 @@ class LabelQuality(LinkPredictor, SetPredictor):
         """Log-probabilities without the floor of doubtful predictions, below which rows could not be told apart."""
         bare = copy.copy(self)
         bare.link_ = clean_link(self.link_)
-        return bare._log_proba(X)
+        return bare._predict_all(X, log=True)
 
     # --- prediction sets ---
 
     def _held_out_proba(self, X: Any, y: np.ndarray, cv: Any, groups: Any) -> np.ndarray:
-        """See :meth:`SetPredictor._held_out_proba`."""
+        """See :meth:`ProbabilityClassifier._held_out_proba`."""
         if cv is None:
             return self.predict_proba(X)
-        X = self._check_features(X)
-        if X.shape[0] != len(y):
-            raise ValueError(f"y must have one label per row of X, {X.shape[0]}, got {len(y)}.")
-        return self._proba_as_predicted(self._out_of_fold(X, y, cv, groups))
+        return self._apply_floor(self._out_of_fold(self._check_features(X), y, cv, groups))
 
-    def _proba_as_predicted(self, log_p: np.ndarray) -> np.ndarray:
+    def _apply_floor(self, log_p: np.ndarray) -> np.ndarray:
         """Probabilities with the floor of doubtful predictions, which ``predict_proba`` has too."""
         floored = torch.as_tensor(log_p)
         if isinstance(self.link_, NoisyLink):
@@ -164,23 +168,20 @@ class LabelQuality(LinkPredictor, SetPredictor):
         return np.exp(floored.numpy())
 
     def _noise_matrices(self) -> tuple[np.ndarray | None, np.ndarray | None]:
-        """See :meth:`SetPredictor._noise_matrices`."""
-        noise: FittedNoise | None = getattr(self, "_noise", None)
-        if noise is None or noise.rates.rate == 0.0:
+        """See :meth:`ProbabilityClassifier._noise_matrices`."""
+        if self._noise is None or self._noise.rates.rate == 0.0:
             return None, None
-        return noise.matrix_by_classes(), noise.least_matrix_by_classes()
+        return self._noise.matrix_by_classes(), self._noise.least_matrix_by_classes()
 
     def find_label_issues(self, X: Any, y: Any, cv: Any = 5, threshold: float = 0.5, groups: Any = None) -> np.ndarray:
         """Rows whose label is probably wrong, the most suspicious one first.
 
         Parameters
         ----------
-        X, y, cv
-            As in :meth:`label_quality`; by default each row is judged by a model that has not seen it.
+        X, y, cv, groups
+            As in :meth:`label_quality`.
         threshold : float, default=0.5
             Rows with a smaller probability of being right are returned.
-        groups : array of shape (n_samples,), default=None
-            As in :meth:`label_quality`.
 
         Returns
         -------

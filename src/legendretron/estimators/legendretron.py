@@ -108,9 +108,8 @@ class LegendreTronClassifier(LinearLinkClassifier):
     intercept_ : ndarray of shape (n_classes - 1,)
         ``b``.
     link_ : Link
-        The learned link, a torch module on the CPU; its classes are in the order of ``link_classes_``. Where logistic
-        regression was chosen, a ``SoftmaxLink``. It is the link of true labels; if some are wrong, it can be a ``NoisyLink``
-        around these, whose floor says how much predictions are to be doubted.
+        The learned link of true labels, a torch module on the CPU; its classes are in the order of ``link_classes_``. Where
+        logistic regression was chosen, a ``SoftmaxLink``; where labels are wrong, it can be a ``NoisyLink`` with a floor.
     alpha_, link_alpha_ : float
         The strengths that were used; ``link_alpha_`` is infinite where nothing of the link was learned: in logistic
         regression, or with a link that is kept fixed.
@@ -125,13 +124,11 @@ class LegendreTronClassifier(LinearLinkClassifier):
         Probabilities of observed labels (columns) for each true class (rows), in the order of ``classes_``.
     tuning_ : DataFrame
         If strengths were chosen: the candidates, the chosen one first, with mean and standard error of the log-loss on
-        held-out rows (whose labels are doubted a little), and of the difference to logistic regression row by row. See
-        :class:`~legendretron.plots.TuningDisplay`.
+        held-out rows, and of the difference to logistic regression. See :class:`~legendretron.plots.TuningDisplay`.
     set_calibration_ : SetCalibration
         What the sets of :meth:`predict_set` are calibrated on, and what is guaranteed.
     loss_ : CanonicalLoss or CompositeLoss
-        The learned loss: the canonical one, or the strictly proper composite one of a link that is not canonical. Its classes
-        are in the order of ``link_classes_``.
+        The learned loss: the canonical one, or the strictly proper composite one of a link that is not canonical.
     link_classes_ : ndarray of shape (n_classes,)
         As ``classes_``; for two classes the second comes first, because the predictor is that of the second class.
     history_ : History
@@ -151,9 +148,7 @@ class LegendreTronClassifier(LinearLinkClassifier):
     :func:`~legendretron.links.distill` gives the nearest that is. ``alpha`` is chosen as for logistic regression.
 
     **Wrong labels.** The model is trained on labels as they are observed, and predicts true ones. With ``"auto"``, noise is
-    assumed if held-out labels are better explained by it. If strengths are given, nothing is tried on held-out rows: then
-    ``"auto"`` is ``None``, and noise to be estimated is learned in training. With ``class_weight``, ``"auto"`` is ``None``,
-    too: weights by observed labels hide how many of them are wrong.
+    assumed if held-out labels are better explained by it. If strengths or ``class_weight`` are given, ``"auto"`` is ``None``.
 
     References
     ----------

@@ -25,7 +25,7 @@ from legendretron.estimators.classes import apply_class_weight, check_classes, s
 from legendretron.estimators.label_noise import FittedNoise, how_to_find_noise, is_learned, read_label_noise
 from legendretron.estimators.multinomial import MultinomialLogisticClassifier
 from legendretron.estimators.onnx import write_model
-from legendretron.estimators.restore_on_error import restore_on_error
+from legendretron.estimators.resuming import restore_on_error
 from legendretron.estimators.saved_network import SavedNetworkClassifier
 from legendretron.estimators.settings import SHARED_CONSTRAINTS, draw_seed
 from legendretron.estimators.soft_labels import SoftLabels

@@ -1,32 +1,40 @@
-"""Predictions of a fitted predictor with a link on it."""
+"""What classifiers with probabilities have in common after the fit: predictions, and prediction sets.
+
+The arithmetic of sets is in :mod:`legendretron.calibration.prediction_sets`.
+"""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from legendretron._internal.sklearn_compat import Classifier
-from legendretron.estimators.classes import swap_classes
-from legendretron.links import Link
-from legendretron.losses import CanonicalLoss, CompositeLoss
+from legendretron._internal.labels import check_labels
+from legendretron._internal.sklearn_compat import Classifier, check_sample_weight
+from legendretron.calibration.prediction_sets import SetCalibration
 
-__all__ = ["LinkPredictor"]
+__all__ = ["ProbabilityClassifier"]
+
+#: Matrices with a larger condition number are not inverted: small errors of the estimate would become large.
+_WORST_CONDITION = 6.0
 
 
-class LinkPredictor(Classifier, BaseEstimator):  # type: ignore[misc]
-    """Base of the classifiers that put a link on a predictor: their methods after fitting."""
+class ProbabilityClassifier(Classifier, BaseEstimator):  # type: ignore[misc]
+    """Base of the classifiers that predict probabilities, and sets of classes."""
 
     classes_: np.ndarray
-    link_: Link
+    _sets: SetCalibration | None = None
+
+    # --- for subclasses ---
 
     @abstractmethod
     def _check_features(self, X: Any) -> Any:
-        """Features as they are predicted from."""
+        """Features in the form that predictions take."""
 
     @abstractmethod
     def _predict_parts(self, X: Any, *, log: bool, out: np.ndarray | None = None) -> Iterator[tuple[slice, np.ndarray]]:
@@ -34,28 +42,30 @@ class LinkPredictor(Classifier, BaseEstimator):  # type: ignore[misc]
 
     @abstractmethod
     def _precision(self) -> np.dtype[Any]:
-        """Of the probabilities, and of the features."""
+        """Of the probabilities."""
 
-    def _log_proba_in_parts(self, X: Any) -> Iterator[tuple[slice, np.ndarray]]:
-        """Log-probabilities in chunks of rows, so that the memory for intermediate results does not grow with the data."""
-        return self._predict_parts(X, log=True)
+    @abstractmethod
+    def _held_out_proba(self, X: Any, y: np.ndarray, cv: Any, groups: Any) -> np.ndarray:
+        """Probabilities of rows by models that have not seen them; with ``cv``, by copies of this one."""
 
-    def predict_log_proba(self, X: Any) -> np.ndarray:
-        """Log-probabilities of shape (n_samples, n_classes), in the order of ``classes_``.
+    @abstractmethod
+    def _noise_matrices(self) -> tuple[np.ndarray | None, np.ndarray | None]:
+        """Transition matrices of the labels: as estimated, and with as few wrong labels as may be."""
 
-        As in all predictions, values that are not finite raise a ``ValueError``.
-        """
-        return self._log_proba(self._check_features(X))
-
-    def _log_proba(self, X: Any) -> np.ndarray:
-        """Log-probabilities of checked features."""
-        return self._predict_all(X, log=True)
+    # --- predicting ---
 
     def _predict_all(self, X: Any, *, log: bool) -> np.ndarray:
         out = np.empty((X.shape[0], len(self.classes_)), dtype=self._precision())
         for _ in self._predict_parts(X, log=log, out=out):
             pass
         return out
+
+    def predict_log_proba(self, X: Any) -> np.ndarray:
+        """Log-probabilities of shape (n_samples, n_classes), in the order of ``classes_``.
+
+        As in all predictions, values that are not finite raise a ``ValueError``.
+        """
+        return self._predict_all(self._check_features(X), log=True)
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probabilities of shape (n_samples, n_classes), in the order of ``classes_``."""
@@ -65,7 +75,7 @@ class LinkPredictor(Classifier, BaseEstimator):  # type: ignore[misc]
         """Most probable class of each sample."""
         X = self._check_features(X)
         indices = np.empty(X.shape[0], dtype=np.intp)
-        for rows, part in self._log_proba_in_parts(X):
+        for rows, part in self._predict_parts(X, log=True):
             indices[rows] = part.argmax(axis=1)
         labels: np.ndarray = self.classes_[indices]
         return labels
@@ -75,19 +85,128 @@ class LinkPredictor(Classifier, BaseEstimator):  # type: ignore[misc]
         log_p = self.predict_log_proba(X)
         return log_p if log_p.shape[1] > 2 else log_p[:, 1] - log_p[:, 0]
 
+    # --- prediction sets ---
+
     @property
-    def link_classes_(self) -> np.ndarray:
-        """Classes in the order of ``link_`` and ``loss_``: that of ``classes_``, but for two classes the second first."""
+    def set_calibration_(self) -> SetCalibration:
+        """What prediction sets are calibrated on; ``print`` it to see how many rows, and what is guaranteed."""
         check_is_fitted(self)
-        classes: np.ndarray = swap_classes(self.classes_)
-        return classes
+        if self._sets is None:
+            raise AttributeError(
+                f"this {type(self).__name__} has predicted no rows that it has not seen: nothing was left to be chosen by "
+                "cross-validation, or training went on since. Call calibrate_sets(X, y) with rows that were held out from "
+                "the fit."
+            )
+        return self._sets
 
-    @property
-    def loss_(self) -> CanonicalLoss | CompositeLoss:
-        """The learned loss, with the classes in the order of ``link_classes_``.
+    def predict_set(
+        self,
+        X: Any,
+        coverage: float = 0.9,
+        *,
+        score: str = "cumulated",
+        randomized: bool = False,
+        by_class: bool = False,
+        cautious: bool = False,
+        random_state: Any = None,
+    ) -> np.ndarray:
+        """Classes among which the true one is, with the probability that is asked for.
 
-        The canonical loss of the learned link if it has one, as every link of two classes; else its strictly proper composite
-        loss, the log-loss through the link, which need not be convex.
+        Sets are calibrated on rows that the model had not seen: by :meth:`calibrate_sets`, with coverage that is guaranteed
+        on average over such rows if their labels are right; or by ``fit`` on its folds, with coverage that is only measured.
+        Where labels are wrong, coverage is that of the true class, as far as ``noise_matrix_`` is right.
+        ``print(set_calibration_)`` tells which it is.
+
+        Parameters
+        ----------
+        X
+            As in ``predict_proba``.
+        coverage : float, default=0.9
+            Wanted probability, between 0 and 1.
+        score : {"cumulated", "probability"}, default="cumulated"
+            The most probable classes, until they sum to enough: larger sets for hard rows. Or all classes of enough
+            probability: the smallest sets on average, of which some may be empty.
+        randomized : bool, default=False
+            Whether the last class of a cumulated set is left out at random, so that coverage is no higher than asked for;
+            sets may be empty then. If not, the most probable class is always in, and coverage is at least the accuracy.
+        by_class : bool, default=False
+            Whether the rows of every class are covered as often as asked for, by a threshold for each.
+        cautious : bool, default=False
+            Where labels are wrong: whether to assume the lowest share of ``noise_rate_interval_``, which makes sets larger.
+        random_state : int, RandomState or None, default=None
+            Of randomised sets.
+
+        Returns
+        -------
+        ndarray of bool of shape (n_samples, n_classes)
+            Columns are in the order of ``classes_``.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from legendretron import MultinomialLogisticClassifier
+        >>> X, y = load_iris(return_X_y=True)
+        >>> clf = MultinomialLogisticClassifier(random_state=0).fit(X, y)
+        >>> clf.predict_set(X[[0, 50]], coverage=0.95).tolist()
+        [[True, False, False], [False, True, False]]
+        >>> clf.set_calibration_.n_rows
+        150
+        """
+        calibration = self.set_calibration_
+        rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1)) if randomized else None
+        kinds: dict[str, Any] = {"score": score, "randomized": randomized, "by_class": by_class, "cautious": cautious}
+        calibration.thresholds(coverage, **kinds)  # arguments are checked before anything is predicted
+        return calibration.predict(self.predict_proba(X), coverage, **kinds, rng=rng)
+
+    def calibrate_sets(
+        self, X: Any, y: Any, sample_weight: Any = None, *, cv: Any = None, groups: Any = None, clean: bool = False
+    ) -> Self:
+        """Calibrate prediction sets on other rows than ``fit`` did.
+
+        Parameters
+        ----------
+        X, y
+            Rows that the model was not fitted to, and their labels; with ``cv``, those that it was fitted to.
+        sample_weight : array of shape (n_samples,), optional
+            Weight of each row.
+        cv : int, splitter or iterable, default=None
+            Folds: the same model, with its strengths, is fitted again to the other rows of each.
+        groups : array of shape (n_samples,), default=None
+            For a splitter that keeps rows together.
+        clean : bool, default=False
+            Whether these labels are known to be right, though some of the fit were not.
+
+        Returns
+        -------
+        self
         """
         check_is_fitted(self)
-        return CanonicalLoss(self.link_) if self.link_.is_canonical else CompositeLoss(self.link_)
+        labels = self._find_places(y, X.shape[0] if hasattr(X, "shape") else len(X))
+        p = self._held_out_proba(X, self.classes_[labels], cv, groups)
+        weight = check_sample_weight(sample_weight, p)
+        self._calibrate(p, labels, weight, out_of_fold=cv is not None, clean=clean)
+        return self
+
+    def _find_places(self, y: Any, n_rows: int) -> np.ndarray:
+        """Indices of labels in ``classes_``; a ``ValueError`` for unknown ones, or if there are not ``n_rows``."""
+        check_labels(y)
+        y = column_or_1d(y)
+        if y.shape != (n_rows,):
+            raise ValueError(f"y must have one label per row of X, {n_rows}, got shape {y.shape}.")
+        if len(unknown := np.setdiff1d(y, self.classes_)):
+            raise ValueError(f"y holds labels that are not in classes_: {unknown}; classes are {self.classes_}.")
+        places: np.ndarray = np.searchsorted(self.classes_, y)
+        return places
+
+    def _calibrate(
+        self, p: np.ndarray, labels: np.ndarray, weight: np.ndarray, *, out_of_fold: bool, clean: bool = False
+    ) -> None:
+        """Calibrate on probabilities of rows and classes from 0, both in the order of ``classes_``."""
+        noise, least = (None, None) if clean else self._noise_matrices()
+        if noise is not None and np.linalg.cond(noise) > _WORST_CONDITION:
+            noise = least  # fewer wrong labels make larger sets, and none the largest
+            if least is not None and np.linalg.cond(least) > _WORST_CONDITION:
+                noise = least = None
+        seen = weight > 0
+        known: dict[str, Any] = {"out_of_fold": out_of_fold, "noise": noise, "least_noise": least}
+        self._sets = SetCalibration.of(p[seen], labels[seen], weight[seen], **known) if seen.any() else None

@@ -1,9 +1,11 @@
-"""Going on with a fit that has ended before its time: what identifies it, and the strengths it had chosen."""
+"""Fits that end before their time: they leave the estimator unchanged, and can go on with the strengths they had chosen."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +20,23 @@ from legendretron.training.checkpoint import load_checkpoint, save_checkpoint
 from legendretron.tuning import Tuning
 from legendretron.tuning.link_search import FittedLink
 
-__all__ = ["ChosenStrengths", "fingerprint"]
+__all__ = ["ChosenStrengths", "fingerprint", "restore_on_error"]
 
 _KIND = "choice of strengths"
 #: Parameters that do not change the result; of random_state, the seeds drawn from it count.
 _NOT_IDENTIFYING = ("verbose", "checkpoint", "random_state", "cv")
+
+
+@contextmanager
+def restore_on_error(estimator: Any) -> Iterator[None]:
+    """Restore the estimator's attributes if the block raises."""
+    before = dict(estimator.__dict__)
+    try:
+        yield
+    except BaseException:
+        estimator.__dict__.clear()
+        estimator.__dict__.update(before)
+        raise
 
 
 class ChosenStrengths:
@@ -30,33 +44,39 @@ class ChosenStrengths:
 
     Parameters
     ----------
-    checkpoint : Path
-        The path of the checkpoint.
+    checkpoint : Path or None
+        The path of the checkpoint; None to save nothing.
     fingerprint : str
         What identifies the fit.
     """
 
-    def __init__(self, checkpoint: Path, fingerprint: str) -> None:
-        self.path = checkpoint.with_name(f"{checkpoint.name}.strengths")
+    def __init__(self, checkpoint: Path | None, fingerprint: str = "") -> None:
+        self.path = None if checkpoint is None else checkpoint.with_name(f"{checkpoint.name}.strengths")
         self.fingerprint = fingerprint
 
-    def load(self) -> Tuning | None:
-        """Return what was chosen, or None if nothing was; raise a ``ValueError`` for a file of something else."""
-        if not self.path.exists():
-            return None
-        return load_checkpoint(self.path, _KIND, self.fingerprint, _from_state)
+    def load_or(self, choose: Callable[[], Tuning]) -> Tuning:
+        """Return what was chosen before, or choose and save it; raise a ``ValueError`` for a file of something else."""
+        if self.path is None:
+            return choose()
+        if self.path.exists():
+            return load_checkpoint(self.path, _KIND, self.fingerprint, _from_state)
+        tuning = choose()
+        self.save(tuning)
+        tuning.logistic = None  # as in a fit that is resumed from here
+        return tuning
 
     def save(self, tuning: Tuning) -> None:
         """Write what was chosen, atomically."""
-        first = tuning.start
-        start = None
+        assert self.path is not None
+        first, start = tuning.start, None
         if first is not None:
             start = {"weight": first.weight.cpu(), "bias": first.bias.cpu(), "link": link_to_state(first.link)}
         save_checkpoint(self.path, _KIND, self.fingerprint, {"tuning": tuning.to_state(), "start": start})
 
     def remove(self) -> None:
         """Remove the file, at the end of a fit."""
-        self.path.unlink(missing_ok=True)
+        if self.path is not None:
+            self.path.unlink(missing_ok=True)
 
 
 def _from_state(state: dict[str, Any]) -> Tuning:

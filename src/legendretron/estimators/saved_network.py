@@ -25,10 +25,10 @@ from legendretron.calibration.prediction_sets import SetCalibration
 from legendretron.estimators.classes import swap_classes
 from legendretron.estimators.label_noise import FittedNoise
 from legendretron.estimators.label_quality import LabelQuality
+from legendretron.estimators.linear import decode_class_weight, encode_parameters
 from legendretron.estimators.onnx import predictor_model
 from legendretron.estimators.persistence import SavedModel
 from legendretron.estimators.saved_classes import classes_from_state, classes_to_state
-from legendretron.estimators.saved_linear import decode_class_weight, encode_parameters
 from legendretron.links import Link
 from legendretron.links.persistence import link_from_state, link_to_state
 from legendretron.networks.predictor import LinearScores, NetworkScores

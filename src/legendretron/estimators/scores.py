@@ -13,8 +13,7 @@ from legendretron._internal.parameters import spell
 
 __all__ = ["ScoreForm", "ScoreReader", "as_columns", "score_form"]
 
-#: How far the sum of a row may be from 1, for scores to be taken for probabilities, which may be rounded; and if they are
-#: said to be.
+#: How far a row of rounded probabilities may be from a sum of 1: to be recognised, and if declared as probabilities.
 _SLACK, _SLACK_IF_GIVEN = 0.02, 0.1
 #: The least probability that counts as one.
 _TINY = 1e-300

@@ -51,22 +51,12 @@ def draw_seed(random_state: Any) -> int:
 
 
 class Strengths(NamedTuple):
-    """Strengths of the penalties as given; ``None`` for one to be chosen.
+    """Strengths of the penalties as given; ``None`` for one to be chosen."""
 
-    Attributes
-    ----------
-    alpha, link_alpha : float or None
-        On ``W``, and on the link; an infinite one leaves nothing of the link: logistic regression.
-    tied : bool
-        Whether that on the link is that on ``W``.
-    has_link : bool
-        Whether there is a link other than softmax.
-    """
-
-    alpha: float | None
-    link_alpha: float | None = 0.0
-    tied: bool = False
-    has_link: bool = False
+    alpha: float | None  #: on ``W``
+    link_alpha: float | None = 0.0  #: on the link; an infinite one leaves nothing of it: logistic regression
+    tied: bool = False  #: whether that on the link is that on ``W``
+    has_link: bool = False  #: whether there is a link other than softmax
 
     @property
     def fixed(self) -> bool:
@@ -87,71 +77,43 @@ class Strengths(NamedTuple):
         >>> Strengths(None, 0.5, has_link=True).pair(0.1, 0.2), Strengths(0.3, tied=True, has_link=True).pair()
         ((0.1, 0.5), (0.3, 0.3))
         """
-        own = alpha if self.alpha is None else self.alpha
+        on_weights = alpha if self.alpha is None else self.alpha
         if not self.has_link:
-            return own, math.inf
+            return on_weights, math.inf
         if self.tied:
-            return own, own
-        return own, link_alpha if self.link_alpha is None else self.link_alpha
+            return on_weights, on_weights
+        return on_weights, link_alpha if self.link_alpha is None else self.link_alpha
 
 
 class Protocol(NamedTuple):
-    """How an estimator is trained, beyond its parameters.
+    """How an estimator is trained, beyond its parameters."""
 
-    Attributes
-    ----------
-    schedule : {"cosine", "step", "constant"}
-        How the learning rate decays; ``"step"`` multiplies it by ``decay`` every ``decay_every`` epochs.
-    decay, decay_every : float, int
-        Factor and number of epochs of ``schedule="step"``.
-    init : {"centred", "identity", "paper"}
-        Start as logistic regression at zero, or with the random draws of the paper's code. With ``"centred"``, the penalty
-        acts on the distance of the link from softmax, with the others on its parameters.
-    penalize_intercept : bool
-        Whether ``alpha`` applies to the intercept too.
-    symmetric : bool
-        Whether the penalty of logistic regression is the same whichever class is the reference, as if every class had a
-        weight vector; if not, it is on the ``n_classes - 1`` vectors as they are.
-    """
-
-    schedule: str = "cosine"
+    schedule: str = (
+        "cosine"  #: of the learning rate; ``"step"`` multiplies it by ``decay`` every ``decay_every`` epochs
+    )
     decay: float = 0.95
     decay_every: int = 4
+    #: Start as logistic regression at zero, or with the random draws of the paper's code (``"paper"``). With ``"centred"``,
+    #: the penalty acts on the distance of the link from softmax, with ``"identity"`` and ``"paper"`` on its parameters.
     init: str = "centred"
-    penalize_intercept: bool = False
+    penalize_intercept: bool = False  #: whether ``alpha`` applies to the intercept too
+    #: Whether the penalty of logistic regression is the same whichever class is the reference, as if every class had a
+    #: weight vector; if not, it is on the ``n_classes - 1`` vectors of the model.
     symmetric: bool = True
 
 
 class Plan(NamedTuple):
-    """What is trained.
+    """What is trained."""
 
-    Attributes
-    ----------
-    link : Link
-        The start of the link, with the noise.
-    strengths : tuple of float
-        On ``W`` and on the link, infinite for logistic regression.
-    noise : LabelNoise or None
-        Noise in the labels that is assumed in training.
-    found : FittedNoise or None
-        What is known of it; None if it was given, or is learned.
-    precision : torch.dtype
-        Of training.
-    is_softmax : bool
-        Whether the link, without noise, is softmax.
-    is_logistic : bool
-        Whether logistic regression is trained from the beginning, in the place of whatever link.
-    """
-
-    link: Link
-    strengths: tuple[float, float]
-    noise: LabelNoise | None
-    found: FittedNoise | None
+    link: Link  #: its start, with the noise
+    strengths: tuple[float, float]  #: on ``W`` and on the link, infinite for logistic regression
+    noise: LabelNoise | None  #: in the labels, as assumed in training
+    found: FittedNoise | None  #: what is known of it; None if it was given, or is learned
     precision: torch.dtype
-    is_softmax: bool
-    is_logistic: bool
+    is_softmax: bool  #: whether the link, without noise, is softmax
+    is_logistic: bool  #: whether logistic regression is trained in place of the link
 
     @property
     def temperature(self) -> float:
-        """What weights of logistic regression, which are trained as they are, are multiplied by to predict."""
+        """Factor on the trained weights of logistic regression in predictions."""
         return self.found.rates.temperature if self.is_softmax and self.found is not None else 1.0

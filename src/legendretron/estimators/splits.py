@@ -19,7 +19,7 @@ from legendretron.estimators.standardization import Standardizer
 from legendretron.links import SoftmaxLink
 from legendretron.training import LinearModel, Sample, TrainingResult, as_features, train
 
-__all__ = ["SeparateSplits", "SplitResults", "fit_splits"]
+__all__ = ["SplitResults", "fit_splits"]
 
 
 class SplitResults:
@@ -31,8 +31,6 @@ class SplitResults:
         One run per split.
     training : TrainingResult
         History and counts.
-
-    Where splits had to be fitted one after the other, see :class:`SeparateSplits`.
     """
 
     def __init__(self, model: LinearModel, training: TrainingResult, features: Any, labels: torch.Tensor) -> None:
@@ -41,51 +39,12 @@ class SplitResults:
         self._n_classes = model.n_outputs + 1
 
     def evaluate(self, rows: np.ndarray, labels: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """Log-loss and accuracy of each split's model on its own rows of the data.
-
-        Parameters
-        ----------
-        rows : ndarray of shape (R, n)
-            Rows of each split.
-        labels : ndarray of shape (R, n), optional
-            Their labels, if not those of ``y``.
-
-        Returns
-        -------
-        log_loss, accuracy : ndarray of shape (R,)
-        """
+        """Log-loss and accuracy ``(R,)`` of each split's model on its rows ``(R, n)``; with labels, if not those of ``y``."""
         index = torch.as_tensor(rows, device=self._labels.device)
         known = self._labels[index] if labels is None else _as_labels(labels, self._n_classes, index.device)
         weights = torch.ones(index.shape, dtype=self.model.flat.dtype, device=index.device)
         loss, accuracy = self.model.evaluate(self._features, index, known, weights)
         return loss.cpu().numpy(), accuracy.cpu().numpy()
-
-
-class SeparateSplits:
-    """Estimators of all splits, where each split has its own units, validation set or strengths.
-
-    Attributes
-    ----------
-    estimators : list
-        Fitted, one per split.
-    """
-
-    def __init__(self, estimators: list[LinearLinkClassifier], X: Any, y: np.ndarray) -> None:
-        self.estimators = estimators
-        self._X, self._y = X, y
-
-    def evaluate(self, rows: np.ndarray, labels: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """Log-loss and accuracy of each split's model on its own rows of the data, as in :class:`SplitResults`."""
-        losses, accuracies = [], []
-        for number, (estimator, index) in enumerate(zip(self.estimators, rows, strict=True)):
-            known = self._y[index] if labels is None else np.asarray(labels[number])
-            log_p = estimator.predict_log_proba(self._X[index])
-            # a class that no training row of the split has gets no probability
-            place = np.searchsorted(estimator.classes_, known).clip(max=len(estimator.classes_) - 1)
-            seen = estimator.classes_[place] == known
-            losses.append(-np.where(seen, log_p[np.arange(len(known)), place], -np.inf).mean())
-            accuracies.append((estimator.classes_[log_p.argmax(1)] == known).mean())
-        return np.array(losses), np.array(accuracies)
 
 
 def fit_splits(
@@ -96,7 +55,7 @@ def fit_splits(
     random_states: Sequence[int],
     train_labels: np.ndarray | None = None,
     alphas: Sequence[float] | None = None,
-) -> SplitResults | SeparateSplits:
+) -> SplitResults:
     """Fit an estimator on many subsets of the rows of ``X`` at once.
 
     Split ``r`` gives the model of ``clone(estimator).set_params(random_state=random_states[r]).fit(X[rows], y[rows])``, in
@@ -105,9 +64,8 @@ def fit_splits(
     Parameters
     ----------
     estimator : LegendreTronClassifier or MultinomialLogisticClassifier
-        With ``standardize=False``, ``early_stopping=False``, given strengths and no ``label_noise``, all splits are trained
-        side by side.
-        Otherwise they have nothing in common, and are fitted one after the other; the result is a :class:`SeparateSplits`.
+        With ``standardize=False``, ``early_stopping=False``, given strengths and no ``label_noise``: splits that do not share
+        these have nothing in common, and are fitted one by one in a loop.
     X : ndarray or sparse matrix of shape (N, d)
         Features of all rows.
     y : ndarray of shape (N,)
@@ -155,28 +113,24 @@ def fit_splits(
     given = estimator.label_noise
     noise = given is not None and not (isinstance(given, str) and given == "auto")
     if estimator.standardize or estimator.early_stopping or noise or not strengths.fixed:
-        if estimator.checkpoint is not None:
-            raise ValueError(
-                "checkpoint needs splits that are trained side by side: standardize=False, early_stopping=False and numbers "
-                "for alpha and link_alpha; or leave it out."
-            )
-        return _fit_separately(estimator, X, y, train_rows, random_states, train_labels, alphas)
+        raise ValueError(
+            "estimator must have standardize=False, early_stopping=False, label_noise=None and numbers for alpha and "
+            f"link_alpha for splits to be trained side by side, got {estimator!r}; fit others one by one."
+        )
     dtype = torch.float32 if X.dtype == np.float32 else torch.float64
     device = check_device(estimator.device)
     n_classes = int(y.max()) + 1
     labels = _as_labels(y, n_classes, device)
     features = as_features(X, dtype, device)
-    units = Standardizer.fit(X, np.ones(X.shape[0]), estimator.standardize)
-    weights, biases, links, seeds, generators = [], [], [], [], []
-    for state in random_states:
-        single = clone(estimator).set_params(random_state=int(state))
-        seeds.append(single._seed())
-        generators.append(torch.Generator().manual_seed(seeds[-1]))
-        start = single._make_start(units, n_classes, generators[-1], dtype)
-        weights.append(start.weight)
-        biases.append(start.bias)
-        links.append(single._make_link(n_classes, generators[-1], dtype, len(train_rows[0])))
-    model = LinearModel(torch.stack(weights).to(device), torch.stack(biases).to(device), links)
+    units = Standardizer.fit(X, np.ones(X.shape[0]), standardize=False)
+    seeds = [int(state) for state in random_states]
+    generators = [torch.Generator().manual_seed(seed) for seed in seeds]
+    starts, links = [], []
+    for generator in generators:
+        starts.append(estimator._make_start(units, n_classes, generator, dtype))
+        links.append(estimator._make_link(n_classes, generator, dtype, len(train_rows[0])))
+    weights, biases = (torch.stack([getattr(s, part) for s in starts]).to(device) for part in ("weight", "bias"))
+    model = LinearModel(weights, biases, links)
     rows = torch.as_tensor(train_rows, device=device)
     observed = y[train_rows] if train_labels is None else np.asarray(train_labels)
     weight = np.stack([apply_class_weight(estimator.class_weight, split, np.ones(len(split))) for split in observed])
@@ -202,23 +156,6 @@ def fit_splits(
     result = train(model, sample, settings)
     estimator._warn_unless_converged(result)
     return SplitResults(model, result, features, labels)
-
-
-def _fit_separately(
-    estimator: LinearLinkClassifier,
-    X: Any,
-    y: np.ndarray,
-    train_rows: np.ndarray,
-    random_states: Sequence[int],
-    train_labels: np.ndarray | None,
-    alphas: Sequence[float] | None,
-) -> SeparateSplits:
-    fitted = []
-    for number, (rows, state) in enumerate(zip(train_rows, random_states, strict=True)):
-        alpha = {} if alphas is None else {"alpha": float(alphas[number])}
-        labels = y[rows] if train_labels is None else np.asarray(train_labels[number])
-        fitted.append(clone(estimator).set_params(random_state=int(state), **alpha).fit(X[rows], labels))
-    return SeparateSplits(fitted, X, y)
 
 
 def _as_labels(y: np.ndarray, n_classes: int, device: torch.device) -> torch.Tensor:

@@ -40,7 +40,7 @@ class Standardizer:
     def transform(self, X: Any) -> Any:
         """Standardise features; sparse ones are only scaled, and need a mean of zero.
 
-        They are returned as they are, and not as a copy, where the units are their own.
+        Where there is nothing to scale, ``X`` itself is returned, not a copy.
         """
         if (self.scale == 1.0).all() and not self.mean.any():
             return X
@@ -72,15 +72,15 @@ class Standardized(Standardizer):
     bias: torch.Tensor
     moments: tuple[torch.Tensor, ...] | None = None
 
-    def uncentred(self) -> Self:
+    def move_centre(self) -> Self:
         """The same model with the means moved into the bias, so that sparse features can stay sparse."""
         shift = torch.as_tensor(self.mean / self.scale, dtype=torch.float64) @ self.weight.double()
         return replace(self, mean=np.zeros_like(self.mean), bias=(self.bias.double() - shift).to(self.bias.dtype))
 
-    def scaled(self, factor: float) -> Self:
+    def rescale(self, factor: float) -> Self:
         """The predictor times a number."""
         return replace(self, weight=self.weight * factor, bias=self.bias * factor)
 
-    def folded(self, dtype: Any) -> tuple[np.ndarray, np.ndarray]:
+    def fold_weights(self, dtype: Any) -> tuple[np.ndarray, np.ndarray]:
         """Coefficients ``(K, d)`` and intercepts ``(K,)`` for unscaled features."""
         return self.fold(self.weight.double().cpu().numpy(), self.bias.double().cpu().numpy(), dtype)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import scipy.sparse
@@ -12,15 +12,15 @@ import scipy.sparse
 from legendretron._internal.parameters import spell
 from legendretron.estimators.classes import apply_class_weight, swap_labels
 from legendretron.estimators.standardization import Standardizer
-from legendretron.streaming import Batch, Source, Summary, scan
+from legendretron.streaming import Source, Summary, scan
 from legendretron.streaming.scan import merge_summaries
 from legendretron.streaming.source import HELD_OUT, SAMPLE, BadRowError, RowCheck, read_ahead, row_share
 from legendretron.training.batches import Rows
 from legendretron.training.layout import Layout
 
-__all__ = ["RowsInMemory", "Shard", "join_rows", "map_shards", "scan_shards"]
+__all__ = ["Shard", "join_rows", "map_shards", "scan_shards"]
 
-#: Rows of each class that a sample has in the mean, if there are so many: classes must not be missing in it.
+#: Expected rows of each class in a sample, if it has as many: no class must be missing.
 _LEAST_OF_CLASS = 30
 T = TypeVar("T")
 
@@ -64,57 +64,29 @@ def scan_shards(
     return scan_all(factors), factors
 
 
-class RowsInMemory(NamedTuple):
-    """Rows in memory: features (n, d), places of their labels among the classes, and weights."""
-
-    X: Any
-    places: np.ndarray
-    weight: np.ndarray
-
-
-def join_rows(parts: list[RowsInMemory]) -> RowsInMemory:
-    """Several parts, one at least, as one."""
-    X, places, weight = zip(*parts, strict=True)
-    stacked = scipy.sparse.vstack(X, format="csr") if scipy.sparse.issparse(X[0]) else np.concatenate(X)
-    return RowsInMemory(stacked, np.concatenate(places), np.concatenate(weight))
+def join_rows(parts: list[Rows]) -> Rows:
+    """Concatenate one part or several."""
+    x, labels, weights = zip(*parts, strict=True)
+    stacked = scipy.sparse.vstack(x, format="csr") if scipy.sparse.issparse(x[0]) else np.concatenate(x)
+    return Rows(stacked, np.concatenate(labels), np.concatenate(weights))
 
 
 @dataclass(frozen=True)
 class Shard:
-    """A part of a source after the first pass, or all of it.
-
-    Attributes
-    ----------
-    source : Source
-        The rows.
-    part : tuple of int
-        Which part of how many.
-    summary : Summary
-        What is known of all rows of the source.
-    n_rows, n_skipped : int
-        Rows of this part with positive weight, and its bad rows.
-    factors : dict or None
-        Factors on the weights of each class's rows.
-    seed : int
-        Of the order of rows, and of the choice of those held out and sampled.
-    held_out : float
-        Share of the rows that is held out.
-    dtype : dtype
-        Of the features.
-    """
+    """A part of a source after the first pass, or all of it."""
 
     source: Source
-    part: tuple[int, int]
-    summary: Summary
-    n_rows: int
-    n_skipped: int
-    factors: dict[Any, float] | None
-    seed: int
-    held_out: float
-    dtype: Any
+    part: tuple[int, int]  #: which part of how many
+    summary: Summary  #: of all rows of the source
+    n_rows: int  #: rows of this part with positive weight
+    n_skipped: int  #: its bad rows
+    factors: dict[Any, float] | None  #: on the weights of each class's rows
+    seed: int  #: of the order of rows, and of the choice of those held out and sampled
+    held_out: float  #: share of the rows that is held out
+    dtype: Any  #: of the features
 
-    def _read(self, epoch: int | None) -> Iterator[tuple[Batch, np.ndarray, np.ndarray]]:
-        """Checked batches of rows with positive weight, with the places of their labels and their weights."""
+    def _read(self, epoch: int | None) -> Iterator[tuple[np.ndarray, Rows]]:
+        """Checked rows with positive weight and their numbers; labels are places among the classes."""
         summary, n_read = self.summary, 0
         check = RowCheck(summary.feature_names, self.n_skipped)
         class_factors = None
@@ -134,7 +106,8 @@ class Shard:
             n_read += len(batch)
             if n_read > self.n_rows:
                 break
-            yield batch, places, weight if class_factors is None else weight * class_factors[places]
+            weight = weight if class_factors is None else weight * class_factors[places]
+            yield batch.row_numbers, Rows(batch.X.astype(self.dtype, copy=False), places, weight)
         if n_read != self.n_rows:
             more = "more than " if n_read > self.n_rows else ""
             raise ValueError(
@@ -142,23 +115,22 @@ class Shard:
                 "must yield the same rows each time it is read."
             )
 
-    def _is_held_out(self, batch: Batch) -> np.ndarray:
-        return row_share(batch.row_numbers, self.seed, HELD_OUT) < self.held_out
+    def _is_held_out(self, numbers: np.ndarray) -> np.ndarray:
+        return row_share(numbers, self.seed, HELD_OUT) < self.held_out
 
-    def gather(self, sample_share: float) -> tuple[RowsInMemory, RowsInMemory]:
+    def gather(self, sample_share: float) -> tuple[Rows, Rows]:
         """Read about this share of the rows into memory, and those that are held out.
 
         Classes with few rows have more of them in the sample, with less weight.
         """
         class_rates = np.clip(_LEAST_OF_CLASS / self.summary.class_rows, sample_share, 1.0) * (sample_share > 0.0)
-        sampled: list[RowsInMemory] = []
-        held: list[RowsInMemory] = []
-        for batch, places, weight in read_ahead(self._read(None)):
-            X, rates = batch.X.astype(self.dtype, copy=False), class_rates[places]
-            chosen = row_share(batch.row_numbers, self.seed, SAMPLE) < rates
-            sampled.append(RowsInMemory(X[chosen], places[chosen], weight[chosen] * sample_share / rates[chosen]))
-            out = self._is_held_out(batch)
-            held.append(RowsInMemory(X[out], places[out], weight[out]))
+        sampled, held = [], []
+        for numbers, rows in read_ahead(self._read(None)):
+            rates = class_rates[rows.labels]
+            chosen = row_share(numbers, self.seed, SAMPLE) < rates
+            some = rows.select(chosen)
+            sampled.append(some._replace(weights=some.weights * sample_share / rates[chosen]))
+            held.append(rows.select(self._is_held_out(numbers)))
         return join_rows(sampled), join_rows(held)
 
     def read_passes(self, units: Standardizer, precision: Any, shuffle: bool) -> Callable[[int], Generator[Rows]]:
@@ -167,13 +139,11 @@ class Shard:
         even = summary.n_rows / summary.total_weight
 
         def read_pass(number: int) -> Iterator[Rows]:
-            for batch, places, weight in self._read(number if shuffle else None):
-                X = batch.X.astype(self.dtype, copy=False)
+            for numbers, rows in self._read(number if shuffle else None):
                 if self.held_out:
-                    trained = ~self._is_held_out(batch)
-                    X, places, weight = X[trained], places[trained], weight[trained]
-                x = units.transform(X).astype(precision, copy=False)
-                labels = swap_labels(places, n_classes)
-                yield Rows(x, labels.astype(np.int64, copy=False), (weight * even).astype(precision))
+                    rows = rows.select(~self._is_held_out(numbers))
+                x = units.transform(rows.x).astype(precision, copy=False)
+                labels = swap_labels(rows.labels, n_classes)
+                yield Rows(x, labels.astype(np.int64, copy=False), (rows.weights * even).astype(precision))
 
         return lambda number: read_ahead(read_pass(number))

@@ -19,14 +19,15 @@ from legendretron._internal.validation import check_device, check_integer
 from legendretron.estimators.classes import swap_classes, swap_labels
 from legendretron.estimators.fixed_link import is_fixed
 from legendretron.estimators.resuming import ChosenStrengths, fingerprint
+from legendretron.estimators.settings import draw_seed
 from legendretron.estimators.standardization import Standardizer
-from legendretron.estimators.stream_data import RowsInMemory, Shard, join_rows, map_shards, scan_shards
+from legendretron.estimators.stream_data import Shard, join_rows, map_shards, scan_shards
 from legendretron.estimators.validation_split import ValidationSplitError
 from legendretron.links import LabelNoise, Link
 from legendretron.streaming import Source
 from legendretron.streaming.scan import merge_summaries
 from legendretron.training import LinearModel, Sample, as_features
-from legendretron.training.batches import StreamBatches
+from legendretron.training.batches import Rows, StreamBatches
 from legendretron.training.checkpoint import CheckpointStore
 from legendretron.training.engine import train_batches
 from legendretron.training.layout import JointError, Layout
@@ -67,10 +68,8 @@ def fit_source(
 
     Parameters
     ----------
-    estimator : LinearLinkClassifier
-        The same on all processes.
-    source : Source
-        Of which each process reads its shards.
+    estimator, source
+        The same on all processes, each of which reads its shards.
     layout : Layout, optional
         Which part of the work is this process's; all of it if not given.
     n_shards : int, optional
@@ -145,21 +144,8 @@ def check_streamable(estimator: Any, *, alone: bool = True) -> None:
 class StreamFit:
     """The fit of an estimator to a source; every process of the layout makes one, and has the fitted estimator at the end.
 
-    Here the first pass is done, and a second one if rows are held out, or sampled to choose strengths on. Then come
-    :meth:`prepare` and :meth:`train`, or :meth:`fit_in_memory`.
-
-    Parameters
-    ----------
-    estimator : LinearLinkClassifier
-        The same on all processes.
-    source : Source
-        Of which each process reads its shards.
-    layout : Layout
-        Which part of the work is this process's.
-    n_shards : int
-        Parts that the rows are divided into.
-    skip_bad_rows, buffer_rows, sample_rows
-        As in :meth:`~legendretron.LegendreTronClassifier.fit_stream`; the buffer is that of a shard.
+    It begins with the first pass over the rows. Then come :meth:`prepare` and :meth:`train`, or :meth:`fit_in_memory`.
+    Parameters are those of :func:`fit_source`.
     """
 
     def __init__(
@@ -187,21 +173,12 @@ class StreamFit:
         if len(summary.classes) < 2:
             only = summary.classes.tolist()[0]
             raise ValueError(f"a fit needs rows of at least 2 classes, but the source has only one: {only!r}.")
-        self.seed = estimator._seed()
+        self.seed = draw_seed(estimator.random_state)
         self.dtype = summary.dtype if estimator.dtype is None else np.dtype(estimator.dtype)
         share = min(estimator._held_out_share(), _MOST_HELD_OUT / summary.n_rows)
+        seed = self.seed % 2**63
         self.shards = [
-            Shard(
-                source,
-                (number, n_shards),
-                summary,
-                part.n_rows,
-                part.n_skipped,
-                factors,
-                seed=self.seed % 2**63,
-                held_out=share,
-                dtype=self.dtype,
-            )
+            Shard(source, (number, n_shards), summary, part.n_rows, part.n_skipped, factors, seed, share, self.dtype)
             for number, part in enumerate(summaries)
         ]
         self.tuned = not estimator._strengths().fixed
@@ -211,6 +188,8 @@ class StreamFit:
         standardized = estimator.standardize
         mean = np.zeros(summary.n_features) if summary.sparse or not standardized else summary.mean
         self.units = Standardizer(mean, summary.scale if standardized else np.ones(summary.n_features))
+        path = None if estimator.checkpoint is None else Path(estimator.checkpoint)
+        self.saved_choice = ChosenStrengths(path, self._identify())
 
     @property
     def fits_in_sample(self) -> bool:
@@ -222,7 +201,7 @@ class StreamFit:
         (shard,), classes = self.shards, self.summary.classes
         rows, _ = replace(shard, held_out=0.0).gather(1.0)
         self._set_names()
-        self.estimator._train(rows.X, classes[rows.places], rows.weight, classes, self.seed, resume=False)
+        self.estimator._train(rows.x, classes[rows.labels], rows.weights, classes, self.seed, resume=False)
         self._set_skipped()
 
     def _set_names(self) -> None:
@@ -235,10 +214,10 @@ class StreamFit:
     def _set_skipped(self) -> None:
         self.estimator.n_skipped_rows_, self.estimator.skipped_rows_ = self.summary.n_skipped, self.summary.skipped
 
-    def _gather(self) -> RowsInMemory | None:
+    def _gather(self) -> Rows | None:
         """Read the rows held out; return the sample that strengths are chosen on, on the first process."""
         summary, estimator, layout = self.summary, self.estimator, self.layout
-        self.held: RowsInMemory | None = None
+        self.held: Rows | None = None
         self.sizes = [shard.n_rows for shard in self.shards]
         share = self.sample_rows / summary.n_rows if self.tuned else 0.0
         early_stopping = self.shards[0].held_out > 0.0
@@ -248,7 +227,7 @@ class StreamFit:
 
         def gather(number: int) -> int:
             sampled[number], held[number] = self.shards[number].gather(min(share, 1.0))
-            return len(held[number].places)
+            return len(held[number].labels)
 
         n_held = map_shards(gather, len(self.shards), layout)
         self.sizes = [size - n for size, n in zip(self.sizes, n_held, strict=True)]
@@ -275,10 +254,9 @@ class StreamFit:
         before = generator.get_state()
         link = estimator._make_link(n_classes, generator, dtype, self.summary.n_rows)
         noise, found = estimator._initial_noise(n_classes, resume=False, online=False, tuned=self.tuned)
-        self.saved_choice: ChosenStrengths | None = None
         self.tuning = self._choose(sample, dtype, noise) if self.tuned else None
         strengths = estimator._strengths().pair() if self.tuning is None else tuple(self.tuning.chosen)
-        self.plan = plan = estimator._make_plan(link, strengths, self.tuning, noise, found, dtype, anew=True)
+        self.plan = plan = estimator._make_plan(link, strengths, self.tuning, noise, found, dtype, fresh=True)
         if plan.is_softmax:
             generator.set_state(before)
         weight, bias = (part.to(device, plan.precision) for part in (self.start.weight, self.start.bias))
@@ -290,32 +268,28 @@ class StreamFit:
         numbers = [self.seed, self.sample_rows, -1 if self.buffer_rows is None else self.buffer_rows, *settings]
         return fingerprint(self.estimator, (s.classes, s.class_weight, s.mean, s.variance, numbers))
 
-    def _choose(self, sample: RowsInMemory | None, dtype: torch.dtype, noise: LabelNoise | None) -> Tuning:
+    def _choose(self, sample: Rows | None, dtype: torch.dtype, noise: LabelNoise | None) -> Tuning:
         """Strengths, and noise in the labels, chosen on the sample by the first process, for all."""
-        path = self.estimator.checkpoint
-        if path is not None:
-            self.saved_choice = ChosenStrengths(Path(path), self._identify())
-            if (tuning := self.saved_choice.load()) is not None:
-                return tuning
-        chosen = self.layout.call(lambda: None if sample is None else self._choose_on(sample, dtype, noise))
-        tuning = self.layout.broadcast(chosen)
-        assert tuning is not None
-        if self.saved_choice is not None:
-            self.saved_choice.save(tuning)
-        return tuning
 
-    def _choose_on(self, sample: RowsInMemory, dtype: torch.dtype, noise: LabelNoise | None) -> Tuning:
+        def choose() -> Tuning:
+            chosen = self.layout.call(lambda: None if sample is None else self._choose_on(sample, dtype, noise))
+            tuning: Tuning = self.layout.broadcast(chosen)
+            return tuning
+
+        return self.saved_choice.load_or(choose)
+
+    def _choose_on(self, sample: Rows, dtype: torch.dtype, noise: LabelNoise | None) -> Tuning:
         estimator, classes = self.estimator, self.summary.classes
-        missing = np.setdiff1d(np.arange(len(classes)), sample.places)
+        missing = np.setdiff1d(np.arange(len(classes)), sample.labels)
         if len(missing):
             raise ValueError(
-                f"the sample of {len(sample.places)} rows that strengths are chosen on has none of class "
+                f"the sample of {len(sample.labels)} rows that strengths are chosen on has none of class "
                 f"{classes[missing].tolist()[0]!r}; raise sample_rows, or give {spell('alpha')} and {spell('link_alpha')}."
             )
-        features = as_features(self.units.transform(sample.X), dtype, self.layout.device)
-        labels, rows = swap_labels(sample.places, len(classes)), np.arange(len(sample.places))
-        weight, y = sample.weight / sample.weight.max(), classes[sample.places]
-        problem = estimator._make_problem(features, labels, weight, sample.X, y, rows, None, self.seed, noise, None)
+        features = as_features(self.units.transform(sample.x), dtype, self.layout.device)
+        labels, rows = swap_labels(sample.labels, len(classes)), np.arange(len(sample.labels))
+        weight, y = sample.weights / sample.weights.max(), classes[sample.labels]
+        problem = estimator._make_problem(features, labels, weight, sample.x, y, rows, None, self.seed, noise, None)
         tuning: Tuning = estimator._choose(problem, estimator._strengths())
         return tuning
 
@@ -324,12 +298,12 @@ class StreamFit:
         if self.held is None:
             return None
         device, precision = self.layout.device, self.plan.precision
-        labels = swap_labels(self.held.places, len(self.summary.classes))
+        labels = swap_labels(self.held.labels, len(self.summary.classes))
         return Sample(
-            as_features(self.units.transform(self.held.X), precision, device),
+            as_features(self.units.transform(self.held.x), precision, device),
             torch.arange(len(labels), device=device).unsqueeze(0),
             torch.as_tensor(labels, dtype=torch.int64, device=device).unsqueeze(0),
-            torch.as_tensor(self.held.weight, dtype=precision, device=device).unsqueeze(0),
+            torch.as_tensor(self.held.weights, dtype=precision, device=device).unsqueeze(0),
         )
 
     def _batches(self, batch_size: int, endless: bool) -> StreamBatches:
@@ -349,29 +323,12 @@ class StreamFit:
             for number in self.layout.list_shards(len(sizes))
         }
         return StreamBatches(
-            passes,
-            sizes,
-            batch_size,
-            window=window,
-            generators=generators,
-            shuffle=shuffle,
-            endless=endless,
-            n_features=summary.n_features,
-            sparse=summary.sparse,
-            dtype=plan.precision,
-            device=self.layout.device,
-        )
+            passes, sizes, batch_size, window=window, generators=generators, shuffle=shuffle, endless=endless,
+            n_features=summary.n_features, sparse=summary.sparse, dtype=plan.precision, device=self.layout.device,
+        )  # fmt: skip
 
     def train(self, store: CheckpointStore | None = None, checkpoint_steps: int | None = None) -> None:
-        """Train, and keep the result in the estimator.
-
-        Parameters
-        ----------
-        store : CheckpointStore, optional
-            Where checkpoints of several processes go.
-        checkpoint_steps : int, optional
-            Steps between two checkpoints, in place of one every 10 epochs.
-        """
+        """Train, and keep the result in the estimator; parameters are those of :func:`fit_source`."""
         estimator, plan, n_rows = self.estimator, self.plan, sum(self.sizes)
         settings = estimator._training_settings(
             (), self.generator, n_rows, len(self.summary.classes), plan.strengths, online=False
@@ -395,8 +352,7 @@ class StreamFit:
             layout=self.layout,
             show_rows=True,
         )
-        if self.saved_choice is not None:
-            self.saved_choice.remove()
+        self.saved_choice.remove()
         self._set_names()
         estimator._set_fitted(self.model, result, plan, self.summary.classes, observed, n_rows, self.start, self.dtype)
         estimator._set_tuning(self.tuning, plan)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Callable
 from typing import Any, ClassVar, Self
@@ -23,17 +24,23 @@ from legendretron.estimators.persistence import SavedModel, part_from_state, par
 from legendretron.preprocessing import TableEncoder
 from legendretron.preprocessing.onnx_nodes import prepend_columns
 
-__all__ = ["TableClassifier"]
+__all__ = ["ENCODED", "TableClassifier"]
 
 
-def _if_estimator_has(name: str) -> Any:
-    """Decorate a method that is there only if the estimator has one of this name."""
+def _forward(name: str) -> Any:
+    """A method that encodes the table and calls that of the estimator; it is there only if the estimator has it."""
 
     def has(classifier: Any) -> bool:
         getattr(classifier._estimator(), name)  # an error names the estimator
         return True
 
-    return available_if(has)
+    @functools.wraps(getattr(LegendreTronClassifier, name))
+    def method(self: TableClassifier, X: Any, *more: Any, **options: Any) -> Any:
+        encoded = self.encode(X)  # raises an error if nothing is fitted
+        answer = getattr(self.estimator_, name)(encoded, *more, **options)
+        return self if answer is self.estimator_ else answer
+
+    return available_if(has)(method)
 
 
 class TableClassifier(SavedModel, Classifier, BaseEstimator):  # type: ignore[misc]
@@ -177,84 +184,29 @@ class TableClassifier(SavedModel, Classifier, BaseEstimator):  # type: ignore[mi
             return self.estimator_
         return LegendreTronClassifier() if self.estimator is None else self.estimator
 
-    def _check_features(self, X: Any) -> Any:
-        """The encoded table, as an estimator of this library takes it."""
-        return self._call_estimator("_check_features", X)
-
     def encode(self, X: Any) -> Any:
         """Return the encoded table as a data frame, whose columns are those of ``coef_``."""
         check_is_fitted(self)
         return _encode(self.encoder_, X)
-
-    def _call_estimator(self, method: str, X: Any, *more: Any, **named: Any) -> np.ndarray:
-        """What a method of the fitted estimator says of a table."""
-        encoded = self.encode(X)  # which raises if nothing is fitted
-        answer: np.ndarray = getattr(self.estimator_, method)(encoded, *more, **named)
-        return answer
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """Return the names of the encoded columns, in the order of ``coef_``; see the method of :class:`TableEncoder`."""
         check_is_fitted(self)
         return self.encoder_.get_feature_names_out(input_features)
 
-    # --- predicting ---
-
-    @_if_estimator_has("predict_proba")
-    def predict_proba(self, X: Any) -> np.ndarray:
-        """Probabilities of shape (n_samples, n_classes), in the order of ``classes_``."""
-        return self._call_estimator("predict_proba", X)
-
-    @_if_estimator_has("predict_log_proba")
-    def predict_log_proba(self, X: Any) -> np.ndarray:
-        """Log-probabilities of shape (n_samples, n_classes), in the order of ``classes_``."""
-        return self._call_estimator("predict_log_proba", X)
-
-    def predict(self, X: Any) -> np.ndarray:
-        """Most probable class of each row."""
-        return self._call_estimator("predict", X)
-
-    @_if_estimator_has("decision_function")
-    def decision_function(self, X: Any) -> np.ndarray:
-        """Confidence in each class, as the estimator has it."""
-        return self._call_estimator("decision_function", X)
-
-    @_if_estimator_has("linear_predictor")
-    def linear_predictor(self, X: Any) -> np.ndarray:
-        """Predictors that the link maps to probabilities, as in the estimator."""
-        return self._call_estimator("linear_predictor", X)
-
-    @_if_estimator_has("predict_set")
-    def predict_set(self, X: Any, coverage: float = 0.9, **how: Any) -> np.ndarray:
-        """Sets of classes that hold the true one with the probability that is asked for, as in the estimator."""
-        return self._call_estimator("predict_set", X, coverage, **how)
-
-    @_if_estimator_has("calibrate_sets")
-    def calibrate_sets(self, X: Any, y: Any, sample_weight: Any = None, **how: Any) -> Self:
-        """Calibrate prediction sets on other rows, as in the estimator; the encoder is not fitted again."""
-        self._call_estimator("calibrate_sets", X, y, sample_weight, **how)
-        return self
-
-    # --- wrong labels ---
-
-    @_if_estimator_has("predict_proba_observed")
-    def predict_proba_observed(self, X: Any) -> np.ndarray:
-        """Probabilities of the labels as they would be observed, some of them wrong, as in the estimator."""
-        return self._call_estimator("predict_proba_observed", X)
-
-    @_if_estimator_has("label_quality")
-    def label_quality(self, X: Any, y: Any, cv: Any = 5, groups: Any = None) -> np.ndarray:
-        """For each row, the probability that its label is right, as in the estimator; the encoder is not fitted again."""
-        return self._call_estimator("label_quality", X, y, cv, groups)
-
-    @_if_estimator_has("label_posterior")
-    def label_posterior(self, X: Any, y: Any, cv: Any = 5, groups: Any = None) -> np.ndarray:
-        """Probabilities of the true classes of rows whose labels are known too, as in the estimator."""
-        return self._call_estimator("label_posterior", X, y, cv, groups)
-
-    @_if_estimator_has("find_label_issues")
-    def find_label_issues(self, X: Any, y: Any, cv: Any = 5, threshold: float = 0.5, groups: Any = None) -> np.ndarray:
-        """Rows whose label is probably wrong, the most suspicious one first, as in the estimator."""
-        return self._call_estimator("find_label_issues", X, y, cv, threshold, groups)
+    # of a table that is encoded first; to calibrate sets or judge labels, the encoder is not fitted again
+    _check_features = _forward("_check_features")
+    predict = _forward("predict")
+    predict_proba = _forward("predict_proba")
+    predict_log_proba = _forward("predict_log_proba")
+    decision_function = _forward("decision_function")
+    linear_predictor = _forward("linear_predictor")
+    predict_set = _forward("predict_set")
+    calibrate_sets = _forward("calibrate_sets")
+    predict_proba_observed = _forward("predict_proba_observed")
+    label_quality = _forward("label_quality")
+    label_posterior = _forward("label_posterior")
+    find_label_issues = _forward("find_label_issues")
 
     # --- saving ---
 
@@ -262,14 +214,14 @@ class TableClassifier(SavedModel, Classifier, BaseEstimator):  # type: ignore[mi
         """See :meth:`SavedModel.to_state`."""
         if type(self.encoder_) is not TableEncoder:
             raise ValueError(f"encoder must be a TableEncoder to be saved, got a {type(self.encoder_).__name__}.")
-        return {"encoder": self.encoder_.to_state(), "estimator": part_to_state(self.estimator_, *_SAVED)}
+        return {"encoder": self.encoder_.to_state(), "estimator": part_to_state(self.estimator_, *ENCODED)}
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Self:
         """See :meth:`SavedModel.from_state`."""
         check_fields("the state", state, {"encoder": OBJECT, "estimator": OBJECT})
         encoder = TableEncoder.from_state(state["encoder"])
-        estimator: Any = part_from_state(state["estimator"], *_SAVED)
+        estimator: Any = part_from_state(state["estimator"], *ENCODED)
         names = encoder.get_feature_names_out()
         if not np.array_equal(getattr(estimator, "feature_names_in_", ()), names):
             raise ValueError(f"the features of the estimator must be what the encoder returns, {', '.join(names[:8])}.")
@@ -278,7 +230,7 @@ class TableClassifier(SavedModel, Classifier, BaseEstimator):  # type: ignore[mi
             classifier.encoder = None  # as it was, or just the same
         return classifier
 
-    @_if_estimator_has("to_onnx")
+    @available_if(lambda self: hasattr(self._estimator(), "to_onnx"))
     def to_onnx(self, path: Any) -> None:
         """Write encoder and estimator as one ONNX file, to be served without torch or pandas; the write is atomic.
 
@@ -303,12 +255,7 @@ class TableClassifier(SavedModel, Classifier, BaseEstimator):  # type: ignore[mi
 
 
 #: Estimators that can be saved inside.
-_SAVED = (
-    LegendreTronClassifier,
-    PaperLegendreTronClassifier,
-    MultinomialLogisticClassifier,
-    LegendreNetClassifier,
-)
+ENCODED = (LegendreTronClassifier, PaperLegendreTronClassifier, MultinomialLogisticClassifier, LegendreNetClassifier)
 #: What stands for a parameter that is None.
 _DEFAULTS: dict[str, Callable[[], BaseEstimator]] = {"estimator": LegendreTronClassifier, "encoder": TableEncoder}
 

@@ -19,26 +19,17 @@ def validation_split(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Split rows into a training and a validation set, stratified by class.
 
-    Parameters
-    ----------
-    rows, labels : ndarray of shape (n,)
-        Rows, and the class of each.
-    fraction : float
-        Share of the rows to hold out.
-    seed : int
-        Of the shuffle.
-    copies : ndarray, optional
-        For every row of the table, of which row it is a copy; copies are not divided.
+    ``copies`` tells of every row of the table of which row it is a copy; copies are not divided.
     """
     if copies is not None:
         originals, first = np.unique(copies[rows], return_index=True)
-        kept, held = validation_split(originals, labels[first], fraction, seed)
-        return rows[np.isin(copies[rows], kept)], rows[np.isin(copies[rows], held)]
+        train, held_out = validation_split(originals, labels[first], fraction, seed)
+        return rows[np.isin(copies[rows], train)], rows[np.isin(copies[rows], held_out)]
     try:
-        kept, held = train_test_split(rows, test_size=fraction, stratify=labels, random_state=seed)
+        train, held_out = train_test_split(rows, test_size=fraction, stratify=labels, random_state=seed)
     except ValueError as error:
         raise ValidationSplitError(
             "early_stopping",
             f"cannot hold out a share of {fraction:g} of {len(rows)} rows: {error} Give another share, or leave it out.",
         ) from error
-    return kept, held
+    return train, held_out

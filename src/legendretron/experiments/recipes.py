@@ -40,12 +40,9 @@ def unconverged_allowed() -> Iterator[None]:
 
 
 def fit_whole(*arguments: Any, **options: Any) -> SplitResults:
-    """As :func:`~legendretron.estimators.fit_splits` with models that are trained side by side, without warnings."""
+    """As :func:`~legendretron.estimators.fit_splits`, without warnings."""
     with unconverged_allowed():
-        fitted = fit_splits(*arguments, **options)
-    if not isinstance(fitted, SplitResults):
-        raise ValueError("the model must have standardize=False, early_stopping=False and numbers as strengths.")
-    return fitted
+        return fit_splits(*arguments, **options)
 
 
 def fit_tuned(

@@ -14,7 +14,7 @@ from torch.nn.functional import nll_loss
 from legendretron._internal.validation import check_integer, check_last_axis
 from legendretron.nn import parameter_groups
 from legendretron.nn.head import LegendreHead
-from legendretron.training.cuda_graph import capture_graph
+from legendretron.training.step import capture_graph
 
 
 class VGG5(nn.Module):

@@ -14,23 +14,10 @@ __all__ = ["Adam"]
 
 
 class Adam:
-    """Adam for parameters of shape (R, P), one row per run.
+    """Adam (Kingma and Ba, 2015) for parameters of shape (R, P), one row per run, which it updates in place.
 
     The count of steps is a tensor on the device, so that a step can be captured in a CUDA graph. There a step is one
     pass over memory, the penalty included, if Triton is available.
-
-    Parameters
-    ----------
-    parameters : Tensor of shape (R, P)
-        Updated in place.
-    betas : tuple of float
-        Decay of the two moments.
-    eps : float
-        Keeps the denominator away from zero.
-
-    References
-    ----------
-    Kingma, Ba (2015), Adam: A Method for Stochastic Optimization, ICLR.
     """
 
     def __init__(self, parameters: Tensor, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8) -> None:
@@ -86,7 +73,7 @@ class Adam:
         if penalty is not None and penalty.active:
             penalty.add_centre(gradient)
             penalty.spare_free(gradient)
-            options = {"strengths": penalty.strengths, "shared": penalty.shared(), "bounds": penalty.bounds}
+            options = {"strengths": penalty.strengths, "shared": penalty.shared_gradient(), "bounds": penalty.bounds}
         adam_step(
             self.parameters,
             gradient,

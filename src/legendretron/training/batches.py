@@ -44,21 +44,11 @@ class Block(NamedTuple):
 
 
 class Batches(ABC):
-    """A source of batches.
+    """A source of batches."""
 
-    Attributes
-    ----------
-    n_rows : int
-        Rows of a pass.
-    size : int
-        Rows of a batch.
-    endless : bool
-        Whether a batch can begin in one pass and end in the next. If not, the last batch of a pass can be smaller.
-    """
-
-    n_rows: int
-    size: int
-    endless: bool
+    n_rows: int  #: rows of a pass
+    size: int  #: rows of a batch
+    endless: bool  #: whether a batch can begin in one pass and end in the next; if not, the last one of a pass can be smaller
 
     @property
     @abstractmethod
@@ -72,7 +62,7 @@ class Batches(ABC):
 
     @abstractmethod
     def take(self, most: int) -> Block:
-        """The next batches: one at least, and at most so many."""
+        """The next batches, from one to ``most``."""
 
     @abstractmethod
     def first(self) -> tuple[Tensor, Tensor, int]:
@@ -82,7 +72,7 @@ class Batches(ABC):
         """
 
     def skip(self, n_batches: int) -> None:
-        """Go on after so many batches, which were trained on before a checkpoint."""
+        """Skip batches that were trained on before a checkpoint."""
         while n_batches:
             n_batches -= len(self.take(min(n_batches, _SKIPPED_AT_ONCE)).rows)
 
@@ -93,16 +83,7 @@ class Batches(ABC):
 class SampleBatches(Batches):
     """Batches of rows in memory. Each run shuffles its rows with its own generator.
 
-    Parameters
-    ----------
-    sample : Sample
-        The rows. If runs differ in length, batches must be endless.
-    batch_size : int
-        Rows of a batch; fewer if a run has fewer.
-    generators : list of torch.Generator
-        One per run.
-    endless : bool
-        See :class:`Batches`.
+    If runs differ in length, batches must be endless. They are smaller than ``batch_size`` if a run has fewer rows.
     """
 
     def __init__(self, sample: Sample, batch_size: int, generators: list[torch.Generator], *, endless: bool) -> None:
@@ -120,7 +101,7 @@ class SampleBatches(Batches):
         return self._sample.features
 
     def _draw(self, least: int) -> None:
-        """Draw passes until each run has so many places."""
+        """Draw passes until each run has ``least`` places."""
         for run, (generator, length) in enumerate(zip(self._generators, self._lengths, strict=True)):
             parts = [self._drawn[run]]
             drawn = len(parts[0])
@@ -157,23 +138,13 @@ class SampleBatches(Batches):
 
 
 class Rows(NamedTuple):
-    """Some rows to train on.
+    """Some rows to train on."""
 
-    Attributes
-    ----------
-    x : ndarray or sparse matrix of shape (n, d)
-        Features, as they are trained with.
-    labels : ndarray of shape (n,)
-        Classes, from 0.
-    weights : ndarray of shape (n,)
-        Weights, with a mean of one over all rows of a pass.
-    """
+    x: Any  #: features, an array or a sparse matrix of shape (n, d)
+    labels: np.ndarray  #: classes from 0, shape (n,)
+    weights: np.ndarray  #: with a mean of one over all rows of a pass, shape (n,)
 
-    x: Any
-    labels: np.ndarray
-    weights: np.ndarray
-
-    def select(self, rows: slice) -> Rows:
+    def select(self, rows: slice | np.ndarray) -> Rows:
         """Some of them."""
         return Rows(self.x[rows], self.labels[rows], self.weights[rows])
 
@@ -238,12 +209,7 @@ class _Window:
     """
 
     def __init__(
-        self,
-        passes: Passes,
-        batches: StreamBatches,
-        place: slice,
-        generator: torch.Generator,
-        shuffle: bool,
+        self, passes: Passes, batches: StreamBatches, place: slice, generator: torch.Generator, shuffle: bool
     ) -> None:
         self._passes, self._generator, self._shuffle = passes, generator, shuffle
         self._store, self._place = batches._store, place
@@ -257,7 +223,7 @@ class _Window:
         self.ready = 0
 
     def prepare(self, least: int) -> None:
-        """Make sure that at least so many rows are ready."""
+        """Make sure that at least ``least`` rows are ready."""
         while self.ready < least:
             self._advance()
 
@@ -328,12 +294,8 @@ class StreamBatches(Batches):
         Rows of a window, at least four times what a batch takes of the shard; fewer if a pass has fewer.
     generators : sequence of torch.Generator
         Of the order of rows, one for each shard.
-    shuffle : bool
-        If not, rows are taken in the order in which they arrive.
-    endless : bool
-        See :class:`Batches`.
-    n_features, sparse, dtype, device
-        Of the features; ``sparse`` if they come as sparse matrices.
+    shuffle, endless, n_features, sparse, dtype, device
+        Whether rows are shuffled, or taken as they arrive; see :class:`Batches`; of the features.
     """
 
     def __init__(
@@ -390,7 +352,7 @@ class StreamBatches(Batches):
             yield Rows(x, np.zeros(shape[0], dtype=np.int64), np.zeros(shape[0]))
             left -= shape[0]
 
-    def _used(self, shard: int, step: int) -> int:
+    def _count_used(self, shard: int, step: int) -> int:
         """Rows of a shard that the steps before this one use, in a pass or, if endless, in all of them."""
         joint = step * self.size if self.endless else min(step * self.size, self.n_rows)
         return joint * self._sizes[shard] // self.n_rows
@@ -398,7 +360,7 @@ class StreamBatches(Batches):
     def _next_rows(self) -> list[int]:
         """Rows of each shard in the next batch."""
         step = self._step if self.endless else self._step % self.n_steps
-        return [self._used(shard, step + 1) - self._used(shard, step) for shard in range(len(self._sizes))]
+        return [self._count_used(shard, step + 1) - self._count_used(shard, step) for shard in range(len(self._sizes))]
 
     def first(self) -> tuple[Tensor, Tensor, int]:
         """See :class:`Batches`."""

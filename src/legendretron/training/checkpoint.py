@@ -16,13 +16,7 @@ T = TypeVar("T")
 
 
 class CheckpointStore:
-    """Keeps the newest checkpoint, here in a file. Other stores do it for several processes, all of which call the methods.
-
-    Parameters
-    ----------
-    path : Path
-        Where this process writes its checkpoint, and reads it from.
-    """
+    """Keeps the newest checkpoint of this process at a path. Other stores do it for several, all of which call them."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -39,19 +33,7 @@ class CheckpointStore:
 
 
 def save_checkpoint(path: Path, kind: str, fingerprint: str, state: dict[str, Any]) -> None:
-    """Write the state of an unfinished fit.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-    kind : str
-        What the state is, such as ``"checkpoint"``.
-    fingerprint : str
-        What identifies the fit.
-    state : dict
-        As ``from_state`` of some class takes it.
-    """
+    """Write the state of an unfinished fit, which a fingerprint identifies; a kind is, for example, ``"checkpoint"``."""
     save_state(path, kind, {"fingerprint": fingerprint, "state": state})
 
 

@@ -54,10 +54,8 @@ def descend(
         ``direction(gradient)``, and ``update(step, change)`` with each step and the change of the gradient.
     x : Tensor of shape (R, P)
         Where to begin.
-    tol : float
-        Largest entry of the gradient that counts as zero.
-    max_iter : int
-        Most iterations.
+    tol, max_iter
+        Largest entry of the gradient that counts as zero, and most iterations.
     after_iteration : callable, optional
         Called with the number of the iteration and the objective of each run.
     """

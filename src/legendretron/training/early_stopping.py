@@ -8,21 +8,7 @@ __all__ = ["EarlyStopping"]
 
 
 class EarlyStopping:
-    """Best loss of each run, and for how many epochs it has not improved.
-
-    Parameters
-    ----------
-    tol : float
-        Least improvement on the best loss that renews the patience.
-    n_iter_no_change : int
-        Patience: epochs without such an improvement after which a run is to stop.
-    n_runs : int
-        ``R``.
-
-    Attributes
-    ----------
-    best_loss, waited : ndarray of shape (R,)
-        In float64, infinite before the first epoch; and the count of epochs without improvement.
+    """Best loss of each run, and for how many epochs it has not improved by ``tol``: it stops after ``n_iter_no_change``.
 
     Examples
     --------

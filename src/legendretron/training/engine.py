@@ -18,7 +18,7 @@ from legendretron.training.problem import Sample, TrainingResult, TrainingSettin
 from legendretron.training.progress import Progress
 from legendretron.training.schedule import Schedule
 from legendretron.training.state import TrainingState
-from legendretron.training.step import AnyStep, CapturedStep, CompiledStep, Step, make_step
+from legendretron.training.step import AnyStep, Step, make_step
 from legendretron.training.threads import threads_for
 
 __all__ = ["train", "train_batches"]
@@ -41,19 +41,12 @@ def train(
     ----------
     model : Model
         The start, and afterwards the result.
-    sample : Sample
-        To train on.
+    sample, validation : Sample
+        To train on, and to stop early on if given.
     settings : TrainingSettings
         How.
-    validation : Sample, optional
-        To stop early on.
     moments : tuple of Tensor, optional
         State of Adam from an earlier call, to resume from.
-
-    Returns
-    -------
-    TrainingResult
-        History and counts.
 
     Examples
     --------
@@ -106,10 +99,8 @@ def train_batches(
         To train on; endless if ``settings.max_steps`` is given.
     class_weight : Tensor of shape (R, C)
         Sum of the weights of each class's rows.
-    layout : Layout, optional
-        Of several processes, all of which call this.
-    show_rows : bool
-        Whether to show the speed, in rows a second.
+    layout, show_rows
+        Of several processes, all of which call this; whether to show the speed, in rows a second.
     """
     layout = Layout.alone() if layout is None else layout
     if not settings.compiled and isinstance(model, LinearModel):
@@ -138,7 +129,7 @@ def fit_loop(state: TrainingState, batches: Batches, schedule: Schedule, show_ro
             while (left := schedule.end(state.epoch) - state.step) > 0:
                 block = batches.take(state.limit_steps(left))
                 rates = state.rates(schedule.factors(state.epoch, state.step, len(block.rows)))
-                take_steps(steps.find(batches.features, block), block, rates, state.rate)
+                steps.find(batches.features, block).take_all(*block[:3], rates)
                 n_rows += len(block.rows) * block.n_rows
                 state.end_steps(len(block.rows), block.n_rows)
             losses = state.end_epoch(time.monotonic() - began)
@@ -149,7 +140,7 @@ def fit_loop(state: TrainingState, batches: Batches, schedule: Schedule, show_ro
 
 
 class _Steps:
-    """The steps for batches of different sizes, made anew if the features are others."""
+    """Steps by the size of their batches, made again when the features change."""
 
     def __init__(self, state: TrainingState) -> None:
         self._state = state
@@ -172,28 +163,5 @@ class _Steps:
         step = Step(s.model, features, s.penalty, optimiser, s.rate, s.totals, joint_rows, layout)
         if joint:
             return step
-        changing = [
-            s.model.flat,
-            optimiser.first,
-            optimiser.second,
-            optimiser.count,
-            s.totals,
-            *s.model.mutable_tensors(),
-        ]
+        changing = [s.model.flat, *optimiser.moments(), s.totals, *s.model.mutable_tensors()]
         return make_step(step, changing, s.settings.compiled)
-
-
-def take_steps(step: AnyStep, block: Block, rates: Tensor, rate: Tensor) -> None:
-    """Take a step for each batch, at rates ``(S, R)`` or ``(1, R)``.
-
-    ``rate`` of shape (R, 1) is what plain steps read; it holds the rates of the last step afterwards.
-    """
-    rows, labels, weights, _ = block
-    if isinstance(step, CompiledStep | CapturedStep):
-        rate.copy_(rates[-1].unsqueeze(1))
-        step.take_all(rows, labels, weights, rates)
-        return
-    for number, batch in enumerate(zip(rows, labels, weights, strict=True)):
-        if number == 0 or len(rates) > 1:
-            rate.copy_(rates[number].unsqueeze(1))
-        step(*batch)

@@ -1,8 +1,9 @@
-"""Feature matrices on a device, dense or sparse, that serve batches for many runs at once."""
+"""Feature matrices on a device, dense or sparse: batches for many runs at once, and products of all rows."""
 
 from __future__ import annotations
 
 import warnings
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -10,12 +11,15 @@ import scipy.sparse
 import torch
 from torch import Tensor
 
+from legendretron._internal.chunks import chunks
 from legendretron.accelerate.support import kernels_apply
 
 __all__ = ["DenseFeatures", "Features", "SparseFeatures", "as_features"]
 
 #: Entries of a sparse matrix whose contributions to a gradient are formed at once.
 _CHUNK_ENTRIES = 2**22
+#: Entries of a block of dense rows that stay in the cache between two products; fewest and most rows of a block.
+_BLOCK, _FEWEST, _MOST = 2**16, 256, 4096
 
 
 class Features(Protocol):
@@ -37,6 +41,18 @@ class Features(Protocol):
 
     def select_rows(self, rows: np.ndarray) -> Any:
         """Some rows for other libraries, in float32: an array of shape (n, d), or a sparse matrix in compressed rows."""
+        ...
+
+    def blocks(self, width: int, compiled: bool) -> list[slice]:
+        """Rows to multiply at once, for results of ``width`` columns; all of a sparse matrix, which is costly to cut."""
+        ...
+
+    def multiply(self, block: slice, matrix: Tensor, compiled: bool) -> Tensor:
+        """``X[block] @ matrix``."""
+        ...
+
+    def add_transposed(self, block: slice, matrix: Tensor, out: Tensor, compiled: bool) -> None:
+        """Add ``X[block].T @ matrix`` to ``out``; of a sparse matrix, put it there."""
         ...
 
 
@@ -78,6 +94,21 @@ class DenseFeatures:
     def select_rows(self, rows: np.ndarray) -> np.ndarray:
         """See :class:`Features`."""
         return self.x[torch.as_tensor(rows, device=self.x.device)].float().cpu().numpy()
+
+    def blocks(self, width: int, compiled: bool) -> list[slice]:
+        """See :class:`Features`."""
+        if not compiled:
+            return chunks(self.n_rows, width)
+        step = max(_FEWEST, min(_MOST, _BLOCK // max(1, self.n_features, width)))
+        return [slice(first, min(first + step, self.n_rows)) for first in range(0, self.n_rows, step)]
+
+    def multiply(self, block: slice, matrix: Tensor, compiled: bool) -> Tensor:
+        """See :class:`Features`."""
+        return self.x[block] @ matrix
+
+    def add_transposed(self, block: slice, matrix: Tensor, out: Tensor, compiled: bool) -> None:
+        """See :class:`Features`."""
+        out.addmm_(self.x[block].mT, matrix)
 
 
 class _SparseBatch:
@@ -157,6 +188,64 @@ class SparseFeatures:
             positions, weight.reshape(-1, k), offsets, mode="sum", per_sample_weights=values
         )
         return z.view(*rows.shape, k) + bias, _SparseBatch(positions, values, owners)
+
+    # --- all rows ---
+
+    @cached_property
+    def _csr(self) -> scipy.sparse.csr_array:
+        starts, columns, values = (t.cpu().numpy() for t in (self.starts, self.columns, self.values))
+        return scipy.sparse.csr_array((values, columns, starts), shape=(self.n_rows, self.n_features))
+
+    @cached_property
+    def _by_columns(self) -> tuple[Tensor, Tensor, Tensor]:
+        """In compressed columns: sums over rows can stay in registers, which sums by rows cannot."""
+        csc = self._csr.tocsc()
+        starts, rows = (torch.from_numpy(part.astype(np.int64)) for part in (csc.indptr, csc.indices))
+        return starts, rows, torch.from_numpy(csc.data)
+
+    @cached_property
+    def _cuda_pair(self) -> tuple[Tensor, Tensor]:
+        """The matrix and its transpose on CUDA, where a product with the transpose of compressed rows is slow."""
+
+        def on_device(csr: scipy.sparse.csr_array) -> Tensor:
+            starts, columns, values = (
+                torch.as_tensor(part, device=self.values.device) for part in (csr.indptr, csr.indices, csr.data)
+            )
+            return torch.sparse_csr_tensor(starts, columns, values, size=csr.shape)
+
+        return on_device(self._csr), on_device(self._csr.T.tocsr())
+
+    def blocks(self, width: int, compiled: bool) -> list[slice]:
+        """See :class:`Features`."""
+        return [slice(0, self.n_rows)]
+
+    def multiply(self, block: slice, matrix: Tensor, compiled: bool) -> Tensor:
+        """See :class:`Features`."""
+        if self.values.is_cuda:
+            return self._cuda_pair[0] @ matrix
+        if compiled:
+            out = matrix.new_empty(self.n_rows, matrix.shape[1])
+            _sum_rows((self.starts, self.columns, self.values), matrix, out)
+            return out
+        # scipy's products are several times faster than torch's on the CPU
+        return torch.from_numpy(np.asarray(self._csr @ matrix.numpy()))
+
+    def add_transposed(self, block: slice, matrix: Tensor, out: Tensor, compiled: bool) -> None:
+        """See :class:`Features`."""
+        if self.values.is_cuda:
+            out.copy_(self._cuda_pair[1] @ matrix)
+        elif compiled:
+            _sum_rows(self._by_columns, matrix, out)
+        else:
+            out.copy_(torch.from_numpy(np.asarray(self._csr.T @ matrix.numpy())))
+
+
+def _sum_rows(compressed: tuple[Tensor, Tensor, Tensor], matrix: Tensor, out: Tensor) -> None:
+    """Write the product of a matrix in compressed rows, or of the transpose of one in compressed columns, with another."""
+    from legendretron.accelerate.cpu.logistic import sparse_product
+
+    flat = (part.view(-1).numpy() for part in (*compressed, matrix.contiguous(), out))
+    sparse_product(*flat, 0, len(compressed[0]) - 1, matrix.shape[1])
 
 
 def as_features(x: Any, dtype: torch.dtype, device: torch.device) -> Features:

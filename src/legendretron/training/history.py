@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from legendretron._internal.extras import import_extra
 from legendretron._internal.fields import array, check_fields
 
 __all__ = ["History"]
@@ -32,23 +33,17 @@ class History:
         self._columns: dict[str, list[float]] = {name: [] for name in COLUMNS}
 
     def append(
-        self,
-        epoch: int,
-        train_loss: Any,
-        validation_loss: Any,
-        accuracy: Any,
-        learning_rate: Any,
-        seconds: float,
+        self, epoch: int, train_loss: Any, validation_loss: Any, accuracy: Any, learning_rate: Any, seconds: float
     ) -> None:
         """Add an epoch; all but ``epoch`` and ``seconds`` are sequences over the runs."""
         columns = zip(train_loss, validation_loss, accuracy, learning_rate, strict=True)
         for run, values in enumerate(columns):
-            self.append_row(**dict(zip(COLUMNS, (epoch, run, *values, seconds), strict=True)))
+            self.append_row(epoch, run, *values, seconds)
 
-    def append_row(self, **row: float) -> None:
-        """Add one run's epoch, by the names of the columns."""
-        for name in COLUMNS:
-            self._columns[name].append(row[name])
+    def append_row(self, *row: float) -> None:
+        """Add one run's epoch, in the order of the columns."""
+        for name, value in zip(COLUMNS, row, strict=True):
+            self._columns[name].append(value)
 
     def __len__(self) -> int:
         return len(self._columns["epoch"])
@@ -85,11 +80,7 @@ class History:
 
     def to_frame(self) -> Any:
         """Return a pandas data frame; needs pandas."""
-        try:
-            import pandas
-        except ImportError as error:  # pragma: no cover
-            raise ImportError("to_frame needs pandas: pip install pandas; to_dict does without.") from error
-        return pandas.DataFrame(self.to_dict())
+        return import_extra("pandas", "to_frame", "cli").DataFrame(self.to_dict())
 
     def __repr__(self) -> str:
         if not len(self):

@@ -29,19 +29,6 @@ class JointError(ValueError):
 class Layout:
     """The part of one process in the work of all.
 
-    Attributes
-    ----------
-    rank, n_processes : int
-        Its number, and how many there are.
-    device : torch.device
-        Where it computes.
-    data_rank, n_data : int
-        Which of how many groups of rows it works on.
-    data_group : ProcessGroup, optional
-        The processes that hold the same classes, one for each group of rows; None for all processes.
-    classes : DeviceMesh, optional
-        The processes that work on the same rows, each for a part of the classes; None if classes are not divided.
-
     Examples
     --------
     >>> Layout.alone().list_shards(3)
@@ -51,10 +38,10 @@ class Layout:
     rank: int
     n_processes: int
     device: torch.device
-    data_rank: int
+    data_rank: int  #: which of ``n_data`` groups of rows it works on
     n_data: int
-    data_group: Any = None
-    classes: Any = None
+    data_group: Any = None  #: process group of those that hold the same classes; None for all processes
+    classes: Any = None  #: device mesh of those that work on the same rows; None if classes are not divided
 
     @classmethod
     def alone(cls, device: str | torch.device = "cpu") -> Layout:
@@ -63,7 +50,7 @@ class Layout:
 
     @classmethod
     def join(cls, device: str | torch.device, class_parallel: int = 1) -> Layout:
-        """The layout of the default process group, with classes over so many processes each."""
+        """The layout of the default process group, with classes divided over ``class_parallel`` processes."""
         rank, size = distributed.get_rank(), distributed.get_world_size()
         device = torch.device(device)
         if size % class_parallel:

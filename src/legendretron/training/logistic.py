@@ -6,10 +6,10 @@ width of all runs together, and no copy of a row is made.
 
 With symmetric noise, :math:`q = (1 - \epsilon) p + \epsilon / C`, the loss is :math:`-\log q_y`. Its gradient is that without
 noise, row by row times the probability :math:`(1 - \epsilon) p_y / q_y` that the label has not been replaced. With these
-weights, the Hessian of logistic regression is positive and above the true one: Newton's method with it is a step of
-expectation-maximisation. With a transition matrix, :math:`q = T^\top p`, the gradient is that of logistic regression with the
-probabilities :math:`p_i T_{iy} / q_y` of the true classes in place of the label, and the Hessian of logistic regression as
-it is is above the true one.
+weights, the Hessian of logistic regression is positive and bounds the true one from above: Newton's method with it is a step
+of expectation-maximisation. With a transition matrix, :math:`q = T^\top p`, the gradient is that with the
+probabilities :math:`p_i T_{iy} / q_y` of the true classes in place of the label, and the plain Hessian bounds the true one
+from above.
 
 A canonical link may take the place of softmax+: then the loss is its canonical one, :math:`F(z) - z_y`, which is convex too
 and has the gradient :math:`p(z) - e_y`.
@@ -79,8 +79,7 @@ def fit_logistic(
     r"""Minimise :math:`-\sum_i w_{ri} \log p_{y_i}(x_i) + \tfrac{\alpha_r}{2} |W_r|^2` for all runs ``r``.
 
     By Newton's method if the data are small, else by L-BFGS, for tables of many rows and few features with the Hessian of
-    some rows to begin with. With a link, which takes the place of softmax+, the loss is
-    its canonical one, :math:`F(z) - z_y`.
+    some rows to begin with.
 
     Parameters
     ----------
@@ -88,54 +87,36 @@ def fit_logistic(
         ``N`` rows, shared by all runs.
     labels : Tensor of shape (N,)
         Classes from 0; the last is the reference.
-    n_classes : int
-        ``C``.
     weights : Tensor of shape (N, R)
         Shares of the rows; each column sums to 1.
     alpha : Tensor of shape (R,)
-        Strengths of the penalty.
+        Strengths of the penalty, see :class:`~legendretron.training.penalty.Penalty`.
     start : tuple of Tensor, optional
         Weight ``(R, d, K)`` and bias ``(R, K)`` to begin with; zeros if not given.
-    symmetric, penalize_intercept : bool
-        See :class:`~legendretron.training.penalty.Penalty`.
-    rate : Tensor of shape (R,), optional
-        Rate of symmetric noise in the labels; where to begin, if it is learned.
-    learn_rate : bool
-        Whether it is; then the objective is not convex.
+    rate, learn_rate
+        Rates of symmetric noise in the labels, shape (R,); where to begin, if they are learned. Then nothing is convex.
     transition : Tensor of shape (C, C), optional
         Matrix of noise in the labels, in place of a rate.
     link : Link, optional
         Canonical, without run axes, in the dtype and on the device of the features; not with noise.
-    tol : float
-        Largest entry of the gradient that counts as zero.
-    max_iter : int
-        Most iterations.
-    after_iteration : callable, optional
-        Called with the number of the iteration and the objective of each run.
+    tol, max_iter, after_iteration
+        As for :func:`~legendretron.training.descent.descend`.
     """
     runs, d, k = len(alpha), features.n_features, n_classes - 1
     at_once = max(1, _PARAMETERS_AT_ONCE // (d * k + k))
     if runs > at_once:
-        parts = [
-            fit_logistic(
-                features,
-                labels,
-                n_classes,
-                weights[:, first : first + at_once],
-                alpha[first : first + at_once],
-                None if start is None else (start[0][first : first + at_once], start[1][first : first + at_once]),
-                symmetric=symmetric,
-                penalize_intercept=penalize_intercept,
-                rate=None if rate is None else rate[first : first + at_once],
-                learn_rate=learn_rate,
-                transition=transition,
-                link=link,
-                tol=tol,
-                max_iter=max_iter,
-                after_iteration=after_iteration,
-            )
-            for first in range(0, runs, at_once)
-        ]
+        parts = []
+        for first in range(0, runs, at_once):
+            some = slice(first, first + at_once)
+            parts.append(
+                fit_logistic(
+                    features, labels, n_classes, weights[:, some], alpha[some],
+                    None if start is None else (start[0][some], start[1][some]),
+                    symmetric=symmetric, penalize_intercept=penalize_intercept,
+                    rate=None if rate is None else rate[some], learn_rate=learn_rate, transition=transition,
+                    link=link, tol=tol, max_iter=max_iter, after_iteration=after_iteration,
+                )
+            )  # fmt: skip
         return Logistic(*(torch.cat(tensors) for tensors in zip(*parts, strict=True)))
     learn_rate = learn_rate and rate is not None
     size, dense = (d + 1) * k + int(learn_rate), isinstance(features, DenseFeatures)
@@ -144,22 +125,12 @@ def fit_logistic(
         most, most_work = _NEWTON_PARAMETERS_WITH_LINK, _NEWTON_WORK_WITH_LINK
     by_newton = dense and size <= most and runs * features.n_rows * size**2 <= most_work
     sample_rows = (
-        None if by_newton or not dense or learn_rate or link is not None else _some_rows(features.n_rows, d, k)
+        None if by_newton or not dense or learn_rate or link is not None else _draw_rows(features.n_rows, d, k)
     )
     objective = Objective(
-        features,
-        labels,
-        n_classes,
-        weights,
-        alpha,
-        symmetric,
-        penalize_intercept,
-        rate,
-        learn_rate,
-        transition,
-        link,
+        features, labels, n_classes, weights, alpha, symmetric, penalize_intercept, rate, learn_rate, transition, link,
         every_class=not by_newton and sample_rows is None,
-    )
+    )  # fmt: skip
     x = objective.flat(*((None, None) if start is None else start))
     if learn_rate:
         assert rate is not None
@@ -179,7 +150,7 @@ def fit_logistic(
     return Logistic(weight, bias, end.n_iter.cpu(), largest <= 10 * tol, largest, noise_rates)
 
 
-def _some_rows(n: int, d: int, k: int) -> Tensor | None:
+def _draw_rows(n: int, d: int, k: int) -> Tensor | None:
     """Rows whose Hessian costs about half a pass over all rows, or two passes where they are few; None if it costs more."""
     size = (d + 1) * k
     number = max(int(2 * n * d * k / size**2), _ROWS_FOR_A_PARAMETER * size)

@@ -8,6 +8,7 @@ from torch import Tensor
 from legendretron.links import Link
 from legendretron.links.noise_models import observed_loss
 from legendretron.training.descent import LBFGS
+from legendretron.training.features import DenseFeatures
 from legendretron.training.logistic_objective import Objective
 
 __all__ = ["Newton", "Whitened"]
@@ -28,7 +29,9 @@ class _Hessian:
 
     def __init__(self, objective: Objective, which: Tensor | None = None) -> None:
         self.objective = objective
-        self.rows = objective.products.with_ones(which)
+        assert isinstance(objective.features, DenseFeatures)
+        rows = objective.features.x if which is None else objective.features.x[which]
+        self.rows = torch.cat([rows, torch.ones_like(rows[:, :1])], dim=1)
         d, k, like = objective.d, objective.k, objective.weights
         classes = torch.eye(k).to(like)
         if objective.symmetric:
@@ -49,7 +52,7 @@ class _Hessian:
         runs, k, n, width = objective.runs, objective.k, *rows.shape
         z = rows @ x[:, : width * k].view(runs, width, k)
         if objective.link is not None:
-            return self._of_link(z, objective.link), None
+            return self._link_hessian(z, objective.link), None
         p = torch.softmax(torch.cat([z, torch.zeros_like(z[..., :1])], dim=-1), dim=-1)
         share, of_rate = self.share, None
         rate = objective.rate(x)
@@ -71,7 +74,7 @@ class _Hessian:
             blocks[:, :, c, :, c] += weighted @ (rows * (p[..., c : c + 1] * share))
         return hessian, of_rate
 
-    def _of_link(self, z: Tensor, link: Link) -> Tensor:
+    def _link_hessian(self, z: Tensor, link: Link) -> Tensor:
         objective, rows = self.objective, self.rows
         runs, k, n, width = objective.runs, objective.k, *rows.shape
         jacobian = link._jacobian(z.reshape(runs * n, k)).view(runs, n, k, k)

@@ -9,11 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from legendretron.accelerate.support import compiled_applies
 from legendretron.links import Link
 from legendretron.links.noise_models import observed_loss
 from legendretron.simplex import append_reference, softmax_nll
-from legendretron.training.features import Features
-from legendretron.training.products import Products
+from legendretron.training.features import DenseFeatures, Features, SparseFeatures
 
 __all__ = ["Objective"]
 
@@ -73,15 +73,17 @@ class Objective:
     ) -> None:
         self.known_rate, self.learn_rate, self.link = rate, learn_rate, link
         self.columns = None if transition is None else transition.mT.contiguous()
-        plain = transition is None and link is None
-        self.products = Products(features, compiled and plain)
+        assert isinstance(features, DenseFeatures | SparseFeatures)
+        values = features.x if isinstance(features, DenseFeatures) else features.values
+        self.features = features
+        self.compiled = compiled and transition is None and link is None and compiled_applies(values)
         self.labels, self.weights, self.alpha = labels.contiguous(), weights.contiguous(), alpha
         self.runs, self.d, self.k = len(alpha), features.n_features, n_classes - 1
         self.symmetric = symmetric and self.k > 1
         self.every_class = every_class and self.symmetric
         self.m = n_classes if self.every_class else self.k
         self.penalize_intercept = penalize_intercept
-        self.parts = self.products.parts(self.runs * n_classes)
+        self.parts = features.blocks(self.runs * n_classes, self.compiled)
         # last point, value and gradient: runs that have not moved are not evaluated again
         self._last: tuple[Tensor, Tensor, Tensor] | None = None
 
@@ -114,33 +116,36 @@ class Objective:
         return weight, bias
 
     def rate(self, flat: Tensor) -> Tensor | None:
-        """Of noise, for each run; None if there is none."""
+        """Noise rate of each run; None without noise."""
         return torch.sigmoid(flat[:, -1]) if self.learn_rate else self.known_rate
 
     # --- value and gradient ---
 
     def log_odds(self, part: slice, weight: Tensor, bias: Tensor) -> Tensor:
         """Shape (n, R, m)."""
-        return self.products.forward(part, _join_runs(weight)).view(-1, len(weight), weight.shape[-1]).add_(bias)
+        z = self.features.multiply(part, _join_runs(weight), self.compiled)
+        return z.view(-1, len(weight), weight.shape[-1]).add_(bias)
 
     def __call__(self, flat: Tensor) -> tuple[Tensor, Tensor]:
         """Value (R,) and gradient (R, P)."""
-        if not self.products.compiled:
-            return self._add_penalty(flat, self.alpha, *self._plain(flat))
+        if not self.compiled:
+            return self._add_penalty(flat, self.alpha, *self._plain_loss(flat))
         if self._last is None or self.runs == 1:
-            value, gradient = self._add_penalty(flat, self.alpha, *self._compiled(flat, slice(None)))
+            value, gradient = self._add_penalty(flat, self.alpha, *self._compiled_loss(flat, slice(None)))
         else:
             before, value, gradient = self._last
             moved = (before != flat).any(1)
             value, gradient = value.clone(), gradient.clone()
             if bool(moved.any()):
                 some = flat[moved]
-                value[moved], gradient[moved] = self._add_penalty(some, self.alpha[moved], *self._compiled(some, moved))
+                value[moved], gradient[moved] = self._add_penalty(
+                    some, self.alpha[moved], *self._compiled_loss(some, moved)
+                )
         if self.runs > 1:
             self._last = flat.clone(), value.clone(), gradient.clone()
         return value, gradient
 
-    def _compiled(self, flat: Tensor, which: Tensor | slice) -> tuple[Tensor, Tensor]:
+    def _compiled_loss(self, flat: Tensor, which: Tensor | slice) -> tuple[Tensor, Tensor]:
         """Mean loss and its gradient for some of the runs."""
         from legendretron.accelerate.cpu.logistic import log_loss_residuals
 
@@ -154,7 +159,7 @@ class Objective:
         totals, of_bias = np.zeros(2 * runs), np.zeros(width)
         numbers = bias.contiguous().view(-1).numpy(), rates.contiguous().numpy()
         for part in self.parts:
-            z = self.products.forward(part, joined)
+            z = self.features.multiply(part, joined, self.compiled)
             log_loss_residuals(
                 z.view(-1).numpy(),
                 self.labels[part].numpy(),
@@ -166,7 +171,7 @@ class Objective:
                 totals,
                 of_bias,
             )
-            self.products.backward(part, z, of_weight)
+            self.features.add_transposed(part, z, of_weight, self.compiled)
         views = self.split(gradient)
         if runs > 1:
             views[0].copy_(of_weight.view(self.d, runs, self.m).transpose(0, 1))
@@ -176,8 +181,8 @@ class Objective:
             gradient[:, -1] = of_rate
         return value, gradient
 
-    def _plain(self, flat: Tensor) -> tuple[Tensor, Tensor]:
-        """As :meth:`_compiled`, for all runs, by plain operations."""
+    def _plain_loss(self, flat: Tensor) -> tuple[Tensor, Tensor]:
+        """As :meth:`_compiled_loss`, for all runs, by plain operations."""
         weight, bias = self.split(flat)
         value, gradient = torch.zeros_like(self.alpha), torch.zeros_like(flat)
         of_weight, of_bias = flat.new_zeros(self.d, self.runs * self.m), self.split(gradient)[1]
@@ -202,7 +207,7 @@ class Objective:
             if self.every_class:
                 residual = torch.cat([residual, -residual.sum(-1, keepdim=True)], dim=-1)
             of_bias += residual.sum(0)
-            self.products.backward(part, residual.reshape(len(nll), -1), of_weight)
+            self.features.add_transposed(part, residual.reshape(len(nll), -1), of_weight, self.compiled)
         self.split(gradient)[0].copy_(of_weight.view(self.d, self.runs, self.m).transpose(0, 1))
         return value, gradient
 

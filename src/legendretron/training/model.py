@@ -28,17 +28,7 @@ class Model(ABC):
     optimiser is a handful of operations on one matrix, however many tensors there are, and each run can have its own
     rate and penalty.
 
-    Parameters
-    ----------
-    parts : sequence of Tensor of shape (R, ...)
-        Start of the parameters.
-    link : Link
-        From predictors to probabilities.
-
-    Attributes
-    ----------
-    n_features : int
-        ``d``.
+    ``parts`` of shape (R, ...) are the start of the parameters; ``link`` maps predictors to probabilities.
     """
 
     n_features: int
@@ -57,7 +47,7 @@ class Model(ABC):
 
     @abstractmethod
     def n_multiplications(self, n_rows: float) -> float:
-        """Of a step of so many rows, about."""
+        """Approximate number of multiplications of a step."""
 
     def row_chunks(self, n: int) -> list[slice]:
         """Rows to take at once of ``n`` of every run."""
@@ -82,7 +72,7 @@ class Model(ABC):
         """Shrink parameters before a step at rates ``(R, 1)``, if they decay by themselves."""
 
     def advance(self, n_steps: int) -> None:  # noqa: B027
-        """Note that compiled code has taken so many steps."""
+        """Count steps that compiled code has taken."""
 
     def compile_steps(
         self,
@@ -94,16 +84,8 @@ class Model(ABC):
     ) -> Callable[..., None] | None:
         """Return a function of rows, labels, weights and rates that takes steps on the CPU; None if there is none.
 
-        Parameters
-        ----------
-        features : array, Csr or None
-            As of :class:`~legendretron.accelerate.cpu.training.CompiledTraining`; None if they are of another kind.
-        state, totals
-            As there: parameters, moments of Adam and count; sums of losses and hits.
-        numbers : tuple of float
-            The two betas of Adam, and its epsilon.
-        n_rows : int
-            Rows of a batch.
+        Arguments are as for :class:`~legendretron.accelerate.cpu.training.CompiledTraining`; features that it does not
+        take are None.
         """
         return None
 
@@ -151,10 +133,8 @@ class LinearModel(Model):
 
     Parameters
     ----------
-    weight : Tensor of shape (R, d, K)
-        Start of ``W``.
-    bias : Tensor of shape (R, K)
-        Start of ``b``.
+    weight, bias : Tensor of shape (R, d, K) and (R, K)
+        Start of ``W`` and ``b``.
     links : sequence of Link
         Start of the ``R`` links; copied.
 

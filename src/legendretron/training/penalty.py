@@ -22,18 +22,8 @@ class Penalty:
     least penalty among all ways to write the same probabilities. For two classes it would be half of :math:`|W|^2`; there
     the plain one is used, as scikit-learn does.
 
-    Parameters
-    ----------
-    model : LinearModel
-        The model.
-    alpha, link_alpha : Tensor of shape (R,)
-        Strengths.
-    intercept : bool
-        Whether the bias is penalised too.
-    symmetric : bool
-        See above.
-    centred : bool
-        Whether the link's parameters are penalised by their distance from ``link.penalty_centre()``, and not from 0.
+    With ``centred`` the link's parameters are penalised by their distance from ``link.penalty_centre()``, and not from 0.
+    Strengths ``alpha`` and ``link_alpha`` have shape (R,).
     """
 
     def __init__(
@@ -54,10 +44,10 @@ class Penalty:
         self.strengths = torch.stack([alpha, of_bias, link_alpha], dim=1).to(model.flat)
         self.bounds = model.n_weights, model.n_linear
         #: Number of parameters at the end that are not penalised.
-        self.n_free = _n_free(model)
+        self.n_free = _count_free(model)
         self._in_use = self.strengths if sum(model.sizes) - self.n_free > model.n_linear else self.strengths[:, :2]
         self.active = bool((self._in_use != 0).any())
-        self._centre = _centre_of(model) if centred else None
+        self._centre = _find_centre(model) if centred else None
 
     @classmethod
     def from_settings(cls, model: LinearModel, settings: TrainingSettings, runs: slice = slice(None)) -> Self:
@@ -84,14 +74,14 @@ class Penalty:
         strength[:, strength.shape[1] - self.n_free :] = 0.0
         return strength
 
-    def shared(self) -> Tensor | None:
+    def shared_gradient(self) -> Tensor | None:
         """What ``symmetric`` subtracts from the gradients of all weights of a feature: (R, d), or nothing."""
         if not self.symmetric:
             return None
         return self.model.sum_over_classes(self.model.weight.sum(-1) * self.shared_strength()[:, None])
 
     def shared_strength(self) -> Tensor:
-        """What the sum of a feature's weights is multiplied by in :meth:`shared`, shape (R,); 0 if not ``symmetric``."""
+        """Factor on the sum of the weights of a feature in :meth:`shared_gradient`, shape (R,); 0 if not ``symmetric``."""
         return self.alpha / (self.model.n_outputs + 1) if self.symmetric else torch.zeros_like(self.alpha)
 
     def centre_of_link(self) -> Tensor:
@@ -115,7 +105,7 @@ class Penalty:
         else:
             gradient.addcmul_(self.strength, self.model.flat)
         self.add_centre(gradient)
-        shared = self.shared()
+        shared = self.shared_gradient()
         if shared is not None:
             self.model.views(gradient)[0].sub_(shared.unsqueeze(-1))
 
@@ -144,14 +134,14 @@ class Penalty:
         return value
 
 
-def _n_free(model: LinearModel) -> int:
+def _count_free(model: LinearModel) -> int:
     names, free = [name for name, _ in model.link.named_parameters()], model.link.unpenalized()
     if tuple(names[len(names) - len(free) :]) != tuple(free):
         raise ValueError(f"unpenalized() of {type(model.link).__name__} must name its last parameters, got {free}.")
     return sum(model.sizes[2 + len(names) - len(free) :])
 
 
-def _centre_of(model: LinearModel) -> tuple[Tensor, Tensor] | None:
+def _find_centre(model: LinearModel) -> tuple[Tensor, Tensor] | None:
     """Columns of ``model.flat`` where the centre of the link's penalty is not 0, and its values there."""
     centre, start = model.link.penalty_centre(), model.n_linear
     columns: list[int] = []

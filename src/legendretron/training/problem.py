@@ -30,21 +30,6 @@ class DivergedError(ValueError):
 class Sample:
     """Rows of a feature matrix that belong to each run, with labels and weights.
 
-    Attributes
-    ----------
-    features : Features
-        ``N`` rows, shared by all runs.
-    rows : Tensor of shape (R, n)
-        Which of them each run uses.
-    labels : Tensor of shape (R, n)
-        Classes, from 0.
-    weights : Tensor of shape (R, n)
-        What each row counts; non-negative, not all zero.
-    normalise : bool
-        Whether only their ratios matter.
-    lengths : list of int, optional
-        How many rows each run has; the others, up to the ``n`` of the longest, are not used and have weight zero.
-
     Examples
     --------
     >>> import numpy as np
@@ -55,12 +40,12 @@ class Sample:
     torch.Size([1, 3])
     """
 
-    features: Features
-    rows: Tensor
-    labels: Tensor
-    weights: Tensor
-    normalise: bool = True
-    lengths: list[int] | None = None
+    features: Features  #: ``N`` rows, shared by all runs
+    rows: Tensor  #: which of them each run uses, shape (R, n)
+    labels: Tensor  #: classes from 0, shape (R, n)
+    weights: Tensor  #: non-negative, not all zero, shape (R, n)
+    normalise: bool = True  #: whether only the ratios of weights matter
+    lengths: list[int] | None = None  #: rows of each run; the others, up to the ``n`` of the longest, have weight zero
 
     def normalised_weights(self) -> Tensor:
         """Weights with a mean of one in every run, or unchanged if they are not to be normalised."""
@@ -86,48 +71,6 @@ class Sample:
 class TrainingSettings:
     """How to train; tensors of shape (R,) hold one value per run.
 
-    Attributes
-    ----------
-    alpha, link_alpha : Tensor of shape (R,)
-        Strength of the penalties on ``W`` and on the link's parameters, beside a *mean* log-loss.
-    learning_rate : Tensor of shape (R,)
-        Rate of Adam, which the schedule multiplies.
-    generators : list of torch.Generator
-        One per run, on the CPU, for the order of the batches. Training advances them. To resume
-        from a checkpoint, they must be as they were at the start.
-    solver : {"adam", "lbfgs"}
-        Minibatches, or full-batch quasi-Newton.
-    schedule, decay, decay_every
-        See :func:`~legendretron.training.schedule.rate_factor`.
-    max_epochs, batch_size : int
-        Passes over the data (iterations of L-BFGS), and rows per step.
-    penalize_intercept, symmetric, centred : bool
-        See :class:`~legendretron.training.penalty.Penalty`.
-    n_iter_no_change : int
-        Early stopping patience: epochs without improvement on the validation sample after which a run stops.
-    tol : float
-        Least improvement that counts; for L-BFGS, the gradient that counts as zero.
-    verbose : int
-        See :class:`~legendretron.training.progress.Progress`.
-    checkpoint : path or CheckpointStore, optional
-        File to write the state of training to, and to resume from if it exists.
-    checkpoint_every : int
-        Epochs between two checkpoints.
-    checkpoint_steps : int, optional
-        Steps between two checkpoints, in place of epochs.
-    fingerprint : str
-        What identifies data and settings, so that a checkpoint of something else is refused.
-    max_steps : int, optional
-        Steps of Adam in place of ``max_epochs``; the rate then changes from step to step, along half a cosine or in waves.
-    may_diverge : bool
-        Whether runs that diverge are left without a warning, also if all of them do.
-    label : str
-        What the progress bar says first.
-    betas : tuple of float
-        Decay of the two moments of Adam.
-    compiled : bool
-        Whether compiled steps may take the place of plain operations, which they equal to rounding.
-
     Examples
     --------
     Of a single run:
@@ -137,51 +80,38 @@ class TrainingSettings:
     'adam'
     """
 
-    alpha: Tensor
-    link_alpha: Tensor
-    learning_rate: Tensor
-    generators: list[torch.Generator]
-    solver: str = "adam"
-    schedule: str = "cosine"
+    alpha: Tensor  #: penalty on ``W`` beside a *mean* log-loss, shape (R,)
+    link_alpha: Tensor  #: the same on the link's parameters
+    learning_rate: Tensor  #: of Adam, shape (R,); the schedule multiplies it
+    generators: list[
+        torch.Generator
+    ]  #: one per run, for the order of the batches; to resume, as they were at the start
+    solver: str = "adam"  #: or ``"lbfgs"``: all rows at once
+    schedule: str = "cosine"  #: see :func:`~legendretron.training.schedule.rate_factor`
     decay: float = 0.95
     decay_every: int = 4
-    max_epochs: int = 100
+    max_epochs: int = 100  #: passes over the data, or iterations of L-BFGS
     batch_size: int = 64
-    penalize_intercept: bool = False
+    penalize_intercept: bool = False  #: this and the next two: see :class:`~legendretron.training.penalty.Penalty`
     symmetric: bool = False
     centred: bool = False
-    n_iter_no_change: int = 10
-    tol: float = 1e-6
-    verbose: int = 0
-    checkpoint: Path | CheckpointStore | None = None
-    checkpoint_every: int = 10
-    checkpoint_steps: int | None = None
-    fingerprint: str = ""
-    max_steps: int | None = None
-    may_diverge: bool = False
-    label: str = ""
-    betas: tuple[float, float] = (0.9, 0.999)
-    compiled: bool = True
+    n_iter_no_change: int = 10  #: epochs without improvement on the validation sample after which a run stops
+    tol: float = 1e-6  #: least improvement that counts; for L-BFGS, the gradient that counts as zero
+    verbose: int = 0  #: see :class:`~legendretron.training.progress.Progress`
+    checkpoint: Path | CheckpointStore | None = None  #: file of the state of training, to resume from if it exists
+    checkpoint_every: int = 10  #: epochs between two checkpoints
+    checkpoint_steps: int | None = None  #: steps between them, in place of epochs
+    fingerprint: str = ""  #: identifies data and settings: a checkpoint of something else is refused
+    max_steps: int | None = None  #: steps of Adam in place of ``max_epochs``; the rate then changes from step to step
+    may_diverge: bool = False  #: whether runs that diverge are left without a warning, also if all of them do
+    label: str = ""  #: what the progress bar says first
+    betas: tuple[float, float] = (0.9, 0.999)  #: decay of the two moments of Adam
+    compiled: bool = True  #: whether compiled steps may replace plain operations, which they equal to rounding
 
 
 @dataclass
 class TrainingResult:
     """What training returns beside the trained model.
-
-    Attributes
-    ----------
-    history : History
-        Epoch by epoch.
-    n_iter : Tensor of shape (R,)
-        Epochs each run was trained for.
-    converged : Tensor of shape (R,)
-        For L-BFGS, whether the gradient vanished; for Adam, true.
-    diverged : Tensor of shape (R,)
-        For Adam, whether the loss has risen far above where it began and ended no better than that of a constant.
-    moments : tuple of Tensor, optional
-        State of Adam, to resume from.
-    largest_gradient : Tensor of shape (R,), optional
-        Of a convex problem, the largest entry of the gradient where the solver ended.
 
     Examples
     --------
@@ -190,8 +120,10 @@ class TrainingResult:
     """
 
     history: History = field(default_factory=History)
-    n_iter: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
+    n_iter: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))  #: epochs of each run, shape (R,)
+    #: for L-BFGS, whether the gradient vanished; for Adam, true
     converged: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.bool))
+    #: for Adam, whether the loss has risen far above where it began and ended no better than that of a constant
     diverged: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.bool))
-    moments: tuple[Tensor, ...] | None = None
-    largest_gradient: Tensor | None = None
+    moments: tuple[Tensor, ...] | None = None  #: state of Adam, to resume from
+    largest_gradient: Tensor | None = None  #: of a convex problem, largest entry where the solver ended, shape (R,)

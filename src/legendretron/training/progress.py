@@ -13,18 +13,9 @@ _EVERY = 0.1
 
 
 class Progress:
-    """Progress over epochs.
+    """Progress over epochs, on standard error if no stream is given; ``label`` stands before the bar, or each line.
 
-    Parameters
-    ----------
-    total : int
-        Number of epochs.
-    verbose : int
-        0: nothing. 1: a bar if the stream is a terminal, else nothing. 2: a line per epoch, anywhere.
-    stream : text stream, optional
-        Standard error if not given.
-    label : str
-        What stands before the bar, or each line.
+    ``verbose`` is 0 for nothing, 1 for a bar if the stream is a terminal, 2 for a line per epoch, anywhere.
     """
 
     def __init__(self, total: int, verbose: int, stream: TextIO | None = None, label: str = "") -> None:

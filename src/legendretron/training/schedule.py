@@ -53,14 +53,7 @@ class Schedule:
     """Either ``max_epochs`` passes over the rows, or ``max_steps`` steps in epochs that need not be passes.
 
     Then the rate falls from step to step along half a cosine, or goes up and down in :func:`waves` if ``settings.schedule``
-    is that.
-
-    Parameters
-    ----------
-    settings : TrainingSettings
-        How to train.
-    pass_steps : int
-        Steps of a pass over the rows.
+    is that. ``pass_steps`` is the number of steps of a pass over the rows.
 
     Examples
     --------
@@ -82,7 +75,7 @@ class Schedule:
         return (epoch + 1) * self._pass_steps if total is None else total * (epoch + 1) // self.n_epochs
 
     def factors(self, epoch: int, step: int, count: int) -> list[float]:
-        """Factors on the initial rate at so many steps from one on, or one for all of them."""
+        """Factors on the initial rate at ``count`` steps from ``step`` on, or one for all of them."""
         s, total = self._settings, self._settings.max_steps
         if total is None:
             return [rate_factor(s.schedule, epoch, s.max_epochs, s.decay, s.decay_every)]

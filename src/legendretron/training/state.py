@@ -29,18 +29,7 @@ __all__ = ["TrainingState"]
 class TrainingState:
     """All that changes during training, apart from the model itself; the same on all processes after each step.
 
-    Parameters
-    ----------
-    model : Model
-        What is trained.
-    settings : TrainingSettings
-        How.
-    class_weight : Tensor of shape (R, C)
-        Sum of the weights of each class's rows.
-    validation : Sample, optional
-        To stop early on; of several processes, the rows of this one.
-    layout : Layout
-        Which part of the work is this process's.
+    Parameters are those of :func:`~legendretron.training.engine.train_batches`.
     """
 
     def __init__(
@@ -147,12 +136,12 @@ class TrainingState:
         return column * (self._base_rate * ~self.stopped)
 
     def limit_steps(self, left: int) -> int:
-        """So many steps, or those until the next checkpoint."""
+        """The number of steps left, or until the next checkpoint."""
         every = self.settings.checkpoint_steps
         return left if self.store is None or every is None else min(left, every - self.step % every)
 
     def end_steps(self, count: int, n_rows: int) -> None:
-        """Note that so many steps of so many rows have been taken, and write a checkpoint if it is time."""
+        """Count ``count`` steps of ``n_rows`` rows, and write a checkpoint if it is time."""
         self.step += count
         self.sums[2] += count * n_rows
         every = self.settings.checkpoint_steps

@@ -13,7 +13,6 @@ from torch import Tensor
 from legendretron.accelerate.forms import fits_kernels, link_form
 from legendretron.accelerate.support import compiled_applies, kernels_apply
 from legendretron.training.adam import Adam
-from legendretron.training.cuda_graph import capture_graph
 from legendretron.training.features import DenseFeatures, Features, SparseFeatures
 from legendretron.training.layout import Layout
 from legendretron.training.model import LinearModel, Model
@@ -23,28 +22,18 @@ from legendretron.training.threads import thread_count
 if TYPE_CHECKING:
     from legendretron.accelerate.cuda.training import LinkStep
 
-__all__ = ["AnyStep", "CapturedStep", "CompiledStep", "Step", "make_step"]
-
+__all__ = ["AnyStep", "CapturedStep", "CompiledStep", "Step", "capture_graph", "make_step"]
 
 #: Seconds of compiled steps in one call, during which Ctrl-C is not heard.
 _SECONDS_AT_ONCE = 0.1
+_WARM_UP_STEPS = 3
 
 
 class Step:
-    """A step for batches of one size.
+    """A step for batches of one size, ``n_rows`` on all processes together.
 
-    Parameters
-    ----------
-    model, features, penalty, optimiser
-        What is trained, on what, and how.
-    rate : Tensor of shape (R, 1)
-        Learning rates, read at each step.
-    totals : Tensor of shape (2, R)
-        Weighted sums of losses and of hits, added to at each step.
-    n_rows : int
-        Rows per batch, on all processes together.
-    layout : Layout, optional
-        Of several processes, each of which has a part of the batch: gradients are added up in one message.
+    It reads learning rates from ``rate`` of shape (R, 1), and adds weighted sums of losses and of hits to ``totals`` of
+    shape (2, R). With a layout of several processes, gradients are added up in one message.
     """
 
     def __init__(
@@ -88,6 +77,13 @@ class Step:
         model.shrink(self.rate)
         self.optimiser.step(gradient, self.rate, self.penalty, clear=self.clear)
 
+    def take_all(self, rows: Tensor, labels: Tensor, weights: Tensor, rates: Tensor) -> None:
+        """Take ``S`` steps on rows with labels and weights of shape (S, R, n_rows), at rates of shape (S, R) or (1, R)."""
+        for number, batch in enumerate(zip(rows, labels, weights, strict=True)):
+            if number == 0 or len(rates) > 1:
+                self.rate.copy_(rates[number].unsqueeze(1))
+            self(*batch)
+
 
 def _kernels_for(model: Model) -> LinkStep | None:
     """Triton kernels for the link and its derivatives, where there are some."""
@@ -101,15 +97,28 @@ def _kernels_for(model: Model) -> LinkStep | None:
     return LinkStep(form, model.flat, model.n_weights)
 
 
-class CapturedStep:
-    """A :class:`Step` recorded as a CUDA graph: one launch instead of dozens, or one for several steps.
+def capture_graph(step: Callable[[], None], device: torch.device) -> torch.cuda.CUDAGraph:
+    """Record a step that reads and writes fixed tensors on a CUDA device; ``replay`` runs it again in one launch.
 
-    Parameters
-    ----------
-    step : Step
-        On a CUDA device, with shapes that do not vary.
-    state : list of Tensor
-        All that a step changes, restored after the warm-up that capturing needs.
+    Capturing needs some steps to warm up, on a stream of their own: the caller restores what they have changed.
+    """
+    with torch.cuda.device(device):  # a graph is captured on the current device
+        side = torch.cuda.Stream(device)
+        side.wait_stream(torch.cuda.current_stream(device))
+        with torch.cuda.stream(side):
+            for _ in range(_WARM_UP_STEPS):
+                step()
+        torch.cuda.current_stream(device).wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            step()
+    return graph
+
+
+class CapturedStep:
+    """A :class:`Step` with shapes that do not vary, recorded as a CUDA graph: one launch for one step, or for several.
+
+    ``state`` is all that a step changes, which is restored after the warm-up that capturing needs.
     """
 
     #: Steps of the longer graph: enough for the host to stay ahead of the device.
@@ -149,9 +158,8 @@ class CapturedStep:
         graph.replay()
 
     def take_all(self, rows: Tensor, labels: Tensor, weights: Tensor, rates: Tensor) -> None:
-        """As that of :class:`CompiledStep`."""
-        rates = rates.expand(len(rows), -1)
-        done = 0
+        """As that of :class:`Step`."""
+        done, rates = 0, rates.expand(len(rows), -1)
         while done < len(rows):
             many = len(rows) - done >= self.at_once
             count = self.at_once if many else 1
@@ -164,14 +172,8 @@ class CapturedStep:
 class CompiledStep:
     """A :class:`Step` on the CPU in one compiled function, without the overhead of hundreds of small operations.
 
-    It works on the memory of the model and of the optimiser, so that nothing else has to know of it.
-
-    Parameters
-    ----------
-    step : Step
-        On the CPU.
-    train : callable
-        From rows, labels, weights and rates of some steps, as arrays, to steps taken.
+    It works on the memory of the model and of the optimiser, so that nothing else has to know of it. ``train`` takes steps
+    from rows, labels, weights and rates, as arrays.
     """
 
     def __init__(self, step: Step, train: Callable[..., None]) -> None:
@@ -183,7 +185,7 @@ class CompiledStep:
         self.many(rows.unsqueeze(0), labels.unsqueeze(0), weight.unsqueeze(0), self.rate.view(1, -1))
 
     def many(self, rows: Tensor, labels: Tensor, weights: Tensor, rates: Tensor) -> None:
-        """Take ``S`` steps on rows with labels and weights of shape (S, R, n_rows), at rates of shape (S, R)."""
+        """Take ``S`` steps in one call, at rates of shape (S, R)."""
         integers = [part.to(torch.int64) for part in (rows, labels)]
         numbers = [part.to(self.rate.dtype) for part in (weights, rates)]
         self._train(*(part.contiguous().numpy() for part in (*integers, *numbers)))
@@ -191,7 +193,7 @@ class CompiledStep:
         self.model.advance(len(rows))
 
     def take_all(self, rows: Tensor, labels: Tensor, weights: Tensor, rates: Tensor) -> None:
-        """Take ``S`` steps at rates of shape (S, R) or (1, R), in pieces between which Ctrl-C is heard."""
+        """As that of :class:`Step`, in pieces between which Ctrl-C is heard."""
         done, rates = 0, rates.expand(len(rows), -1)
         while done < len(rows):
             part = slice(done, done + self._at_once)
@@ -202,9 +204,10 @@ class CompiledStep:
             # the first call may include compilation; later ones approach the number of steps that fits
             allowed = int(_SECONDS_AT_ONCE * n_steps / (time.perf_counter() - began))
             self._at_once = max(1, min(4 * self._at_once, allowed))
+        self.rate.copy_(rates[-1].unsqueeze(1))
 
 
-def _arrays_of(features: Features, dtype: torch.dtype) -> np.ndarray | tuple[np.ndarray, ...] | None:
+def _get_arrays(features: Features, dtype: torch.dtype) -> np.ndarray | tuple[np.ndarray, ...] | None:
     """The matrix as arrays that share its memory; None if it is of another kind or precision."""
     if isinstance(features, DenseFeatures) and features.x.dtype == dtype and features.x.is_contiguous():
         return features.x.numpy()
@@ -213,12 +216,12 @@ def _arrays_of(features: Features, dtype: torch.dtype) -> np.ndarray | tuple[np.
     return None
 
 
-def _compiled(step: Step) -> CompiledStep | None:
+def _compile_step(step: Step) -> CompiledStep | None:
     """The step as compiled code, where there is some for it."""
     model, flat, optimiser = step.model, step.model.flat, step.optimiser
     if not compiled_applies(flat) or any(t.dtype != flat.dtype for t in (step.rate, step.totals)):
         return None
-    features = _arrays_of(step.features, flat.dtype)
+    features = _get_arrays(step.features, flat.dtype)
     state = tuple(t.numpy() for t in (flat, optimiser.first, optimiser.second, optimiser.count.view(1)))
     numbers, totals = (*optimiser.betas, optimiser.eps), step.totals.numpy()
     if not isinstance(model, LinearModel):
@@ -251,4 +254,4 @@ def make_step(step: Step, state: list[Tensor], compiled: bool = True) -> AnyStep
     varies = isinstance(features, SparseFeatures) and not features.by_kernels(flat)
     if flat.is_cuda:
         return step if varies else CapturedStep(step, state)
-    return (_compiled(step) if compiled else None) or step
+    return (_compile_step(step) if compiled else None) or step

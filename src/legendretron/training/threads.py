@@ -15,7 +15,7 @@ _WORTH_A_THREAD = 2e7
 
 
 def thread_count(multiplications: float, available: int) -> int:
-    """Number of threads for a step of so many multiplications.
+    """Number of threads that pay off for a step of this size.
 
     Examples
     --------

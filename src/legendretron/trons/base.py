@@ -27,7 +27,7 @@ from legendretron._internal.sklearn_compat import (
     validates_parameters,
 )
 from legendretron.estimators.classes import apply_class_weight, swap_classes
-from legendretron.estimators.restore_on_error import restore_on_error
+from legendretron.estimators.resuming import restore_on_error
 from legendretron.estimators.standardization import Standardizer
 from legendretron.estimators.validation_split import validation_split
 from legendretron.links import Link, SoftmaxLink

@@ -24,7 +24,7 @@ def importance(classifier: Any, features: Any, names: list[str], rows: Evaluatio
     )
 
     def loss() -> float:
-        log_p = classifier._log_proba(np.ascontiguousarray(X, dtype=classifier._precision()))
+        log_p = classifier._predict_all(np.ascontiguousarray(X, dtype=classifier._precision()), log=True)
         return float(weight @ -log_p[np.arange(len(y)), y])
 
     before, shown = loss(), min(X.shape[1], _FEATURES)

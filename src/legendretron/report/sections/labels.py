@@ -28,7 +28,7 @@ def judge_labels(model: Any, X: Any, rows: EvaluationRows, log_p: np.ndarray) ->
     wrong, or the share that a calibrator has found, replaced by any class alike.
     """
     if isinstance(model, LabelQuality) and clean_link(model.link_) is model.link_:  # without a floor
-        return model._posterior_of(log_p, rows.y)
+        return model._compute_posterior(log_p, rows.y)
     if isinstance(model, LabelQuality):
         return model.label_posterior(X, rows.classes[rows.y], cv=None)
     n, n_classes = log_p.shape
