@@ -253,18 +253,27 @@ def _ratios(results: Results, tables: list[str], noise: float, model: str, other
     return [max(one.mean.value, FLOOR) / max(one.other.value, FLOOR) for one in found if one is not None]
 
 
+def _on_one_machine(results: Results, table: str, noise: float, model: str) -> bool:
+    """Whether a model and the networks were timed on the same machine."""
+    kinds = [
+        {(record["device"], record["versions"]["python"]) for record in results.records(table, noise, one)}
+        for one in (model, NETWORK)
+    ]
+    return len(set.union(*kinds)) == 1
+
+
 def _summary(results: Results, tables: list[str], noise: float) -> str:
     ranks = {name: _ranks(results, tables, noise, name) for name in ("log_loss", "accuracy")}
     lines = []
     for model in COMPARED:
         loss = _ratios(results, tables, noise, model, NETWORK, "log_loss")
-        seconds = _ratios(results, tables, noise, model, NETWORK, "fit_cpu_seconds")
+        timed = [table for table in tables if _on_one_machine(results, table, noise, model)]
+        seconds = _ratios(results, timed, noise, model, NETWORK, "fit_cpu_seconds")
         if loss:
             rank = [f"{ranks[name][model]:.2f}" if model in ranks[name] else study.NOT_RUN for name in ranks]
             wins = f"{sum(ratio > 1.0 for ratio in loss)} of {len(loss)}"
-            lines.append(
-                [model, *rank, f"{study.geometric_mean(loss):.2f}", wins, f"{study.geometric_mean(seconds):.2f}"]
-            )
+            times = f"{study.geometric_mean(seconds):.2f}" if seconds else study.NOT_RUN
+            lines.append([model, *rank, f"{study.geometric_mean(loss):.2f}", wins, times])
     head = ["mean rank, log-loss", "accuracy", "log-loss / network's", "higher on", "time / network's"]
     return markdown_table(["model", *head], lines)
 
@@ -307,9 +316,8 @@ def report(records: list[Record], folder: Path) -> list[Path]:
         "# Networks",
         f"`{NETWORK}` and other models as they come, with one thread. Ranks are of models that were run on all tables of a "
         "section, by means over the splits that all of them have. Ratios are geometric means over "
-        "tables, times are those of the processor; log-losses below "
-        f"{FLOOR:g} count as that. Splits are up to {SPLITS}, fewer of slow models, and not all models were run on all "
-        "tables.",
+        "tables; times are those of the processor, where both models ran on the same machine; log-losses below "
+        f"{FLOOR:g} count as that. Splits are up to {SPLITS}, fewer of slow models.",
     ]
     for noise in sorted(results.values_of("noise")):
         tables = [t for t in results.values_of("dataset") if results.values((t, noise, NETWORK), "log_loss")]
@@ -322,7 +330,7 @@ def report(records: list[Record], folder: Path) -> list[Path]:
         for title, some in parts.items():
             if some:
                 sections += [title.format(len(some)), _summary(results, some, noise)]
-        for other in (HGB, "CatBoostClassifier()"):
+        for other in (HGB, CATBOOST):
             if not any(cell[1:] == (noise, other) for cell in results.cells):
                 continue
             ahead = [
