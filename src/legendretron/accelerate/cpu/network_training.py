@@ -31,6 +31,8 @@ class CompiledNetworks:
         Weighted sums of losses and hits, added to.
     widths : sequence of int
         Inputs, units of the hidden layers, classes.
+    units : array of shape (R, d)
+        Factor of each input in each run; 0 for those that it does not see.
     matrix : array of shape (C, C), optional
         Of the noise in the labels.
     pool : array
@@ -51,6 +53,7 @@ class CompiledNetworks:
         parameters: tuple[Array, ...],
         totals: Array,
         widths: Sequence[int],
+        units: Array,
         matrix: Array | None,
         pool: Array,
         numbers: tuple[float, ...],
@@ -61,7 +64,7 @@ class CompiledNetworks:
     ) -> None:
         dtype = parameters[0].dtype
         self._features, self._parameters, self._totals = features.reshape(-1), parameters, totals
-        self._widths = np.asarray(widths, dtype=np.int64)
+        self._widths, self._units = np.asarray(widths, dtype=np.int64), np.ascontiguousarray(units, dtype=np.float64)
         self._matrix = np.ascontiguousarray(np.zeros(0) if matrix is None else matrix.reshape(-1), dtype)
         self._pool, self._numbers, self._factors, self._progress = pool, numbers, factors, progress
         parts = -(-n_rows // _WIDTH)
@@ -79,12 +82,13 @@ class CompiledNetworks:
                 self._parameters,
                 self._totals,
                 self._widths,
+                self._units,
                 self._matrix,
                 self._pool,
                 self._numbers,
                 self._factors,
                 self._progress(),
-                (run, run + 1),
+                run,
                 self._width,
             )
 
