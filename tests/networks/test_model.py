@@ -8,7 +8,7 @@ import torch
 
 from legendretron.links import SymmetricNoise, TransitionNoise
 from legendretron.networks.folds import FoldSettings, LabelledTable, held_out_logits, logits_of, train_folds
-from legendretron.networks.inputs import InputUnits
+from legendretron.networks.inputs import NetworkInputs
 from legendretron.networks.model import NetworkModel
 from legendretron.networks.predictor import NetworkScores
 from legendretron.training import Sample, TrainingSettings, as_features, train
@@ -23,9 +23,13 @@ NOISES = {
 }
 
 
+#: The first run, and every other one, does not see the last input.
+UNITS = torch.tensor([[0.5, 0.6, 0.7, 0.0], [0.5, 0.4, 0.3, 0.2], [0.5, 0.6, 0.7, 0.0]], dtype=torch.float64)
+
+
 def make_model(hidden=(8, 7), runs=2, **options):
     generators = [torch.Generator().manual_seed(run) for run in range(runs)]
-    model = NetworkModel(4, 3, hidden, generators, dtype=torch.float64, **options)
+    model = NetworkModel(4, 3, hidden, UNITS[:runs], generators, dtype=torch.float64, **options)
     model.flat += 0.3 * torch.randn(model.flat.shape, generator=torch.Generator().manual_seed(9), dtype=torch.float64)
     return model
 
@@ -79,7 +83,7 @@ def test_compiled_steps_equal_plain_ones(case):
     for compiled in (True, False):
         generators = [torch.Generator().manual_seed(run) for run in range(runs)]
         model = NetworkModel(
-            4, 3, options["hidden"], generators, noise=NOISES[options["noise"]], dropout=options["dropout"],
+            4, 3, options["hidden"], UNITS, generators, noise=NOISES[options["noise"]], dropout=options["dropout"],
             weight_decay=0.02, label_smoothing=0.1, n_steps=30, dtype=torch.float64,
         )  # fmt: skip
         rates = torch.full((runs,), 0.04, dtype=torch.float64)
@@ -96,7 +100,9 @@ def table_of(n=300, seed=0):
     random = np.random.default_rng(seed)
     X = random.normal(size=(n, 4))
     y = (np.hypot(X[:, 0], X[:, 1]) > 1.2).astype(int) + (X[:, 2] > 1.0)
-    table = LabelledTable(as_features(X, torch.float64, CPU), torch.as_tensor(y), torch.ones(n, dtype=torch.float64), 3)
+    inputs = NetworkInputs.fit(X)
+    features = as_features(inputs.transform(X, torch.float64), torch.float64, CPU)
+    table = LabelledTable(features, inputs, torch.as_tensor(y), torch.ones(n, dtype=torch.float64), 3)
     folds = [(np.flatnonzero(np.arange(n) % 3 != k), np.flatnonzero(np.arange(n) % 3 == k)) for k in range(3)]
     return X, table, folds
 
@@ -146,11 +152,8 @@ def test_held_out_rows_are_predicted_at_the_best_step_of_other_folds():
 
 def test_folded_scores_are_the_mean_of_the_networks():
     X, table, folds = table_of()
-    units = InputUnits.fit(X)
-    inputs = units.transform(X, torch.float64)
-    table = table._replace(features=as_features(inputs, torch.float64, CPU))
     model, _ = train_folds(table, folds, SETTINGS)
-    scores = NetworkScores.from_model(model, units)
+    scores = NetworkScores.from_model(model, table.inputs)
     mean = model.logits(table.features, torch.arange(len(X)).expand(3, -1)).mean(0)
     torch.testing.assert_close(scores(torch.as_tensor(X)), mean, atol=1e-9, rtol=1e-7)
 
@@ -180,14 +183,27 @@ def test_weight_decay_is_that_of_the_weights_alone():
 
 def test_units_of_inputs_are_robust_and_constant_features_vanish():
     X = np.column_stack([np.r_[np.arange(99.0), 1e9], np.ones(100), np.r_[np.zeros(90), np.ones(10)]])
-    units = InputUnits.fit(X)
-    inputs = units.transform(X, torch.float64)
+    inputs = NetworkInputs.fit(X).transform(X, torch.float64)
     assert np.abs(inputs).max() <= 3.0
     assert np.ptp(inputs[:99, 0]) > 1.0  # the outlier does not squeeze the others
     assert not inputs[:, 1].any()
     assert sorted(np.unique(inputs[:, 2]).round(6)) == [0.0, round(2 / math.sqrt(1 + 4 / 9), 6)]
     with pytest.raises(ValueError, match="too large"):
-        InputUnits.fit(np.array([[-1.7e308], [1.7e308]]))
+        NetworkInputs.fit(np.array([[-1.7e308], [1.7e308]]))
+
+
+def test_parts_of_features_rise_between_quantiles():
+    X = np.column_stack([np.arange(81.0), np.tile([0.0, 1.0, 1.0], 27), np.repeat([0.0, 1.0, 5.0], 27)])
+    inputs = NetworkInputs.fit(X)
+    assert inputs.feature.tolist() == [0] * 8 + [2] * 2  # two values have no parts
+    parts = inputs.transform(X, torch.float64)[:, 3:]
+    np.testing.assert_allclose(parts[15], [1.0, 0.0, *[-1.0] * 6, -1.0, -1.0])
+    np.testing.assert_allclose(parts[:, 8:][[0, 40, 80]], [[-1.0, -1.0], [1.0, -1.0], [1.0, 1.0]])
+    units = inputs.units(3).square()
+    torch.testing.assert_close(units.sum(1), torch.ones(3, dtype=torch.float64))
+    assert not units[::2, 3:].any()  # every other network sees them
+    torch.testing.assert_close(units[1, 3:11].sum(), units[1, 0])  # together they count as their feature
+    assert len(NetworkInputs.fit(np.zeros((9, 300)) + np.arange(9.0)[:, None]).feature) == 0  # of too many features
 
 
 def test_waves_end_at_zero_four_times():

@@ -33,7 +33,7 @@ from legendretron.estimators.standardization import Standardizer
 from legendretron.links import LabelNoise, SoftmaxLink, SymmetricNoise
 from legendretron.networks.calibrating import cross_fit, learn_map
 from legendretron.networks.folds import FoldSettings, LabelledTable, held_out_logits, logits_of, train_folds
-from legendretron.networks.inputs import InputUnits
+from legendretron.networks.inputs import NetworkInputs
 from legendretron.networks.model import NetworkModel
 from legendretron.networks.noise import LabelledPair, find_noise
 from legendretron.networks.predictor import LinearScores, NetworkScores
@@ -296,9 +296,10 @@ class LegendreNetClassifier(SavedNetworkClassifier):
         path = LogisticPath(problem, problem.n_path_folds)
         linear = _search_coarsely(path)
         dtype = torch.float64 if self.dtype == "float64" else torch.float32
-        units = InputUnits.fit(data.X[data.rows])
+        inputs = NetworkInputs.fit(data.X[data.rows])
         table = LabelledTable(
-            as_features(units.transform(data.X, dtype), dtype, device),
+            as_features(inputs.transform(data.X, dtype), dtype, device),
+            inputs,
             torch.as_tensor(data.labels, device=device),
             torch.as_tensor(data.weight, dtype=dtype, device=device),
             data.n_classes,
@@ -344,7 +345,7 @@ class LegendreNetClassifier(SavedNetworkClassifier):
                 noise = SymmetricNoise(data.n_classes, cautious, learned=False, dtype=torch.float64)
         if found is not None:
             self._noise = found
-        self._choose(data, networks, noise, path, linear, units, repeats[0])
+        self._choose(data, networks, noise, path, linear, inputs, repeats[0])
 
     def _make_problem(
         self,
@@ -396,7 +397,7 @@ class LegendreNetClassifier(SavedNetworkClassifier):
         noise: LabelNoise | None,
         path: LogisticPath,
         linear: PathPoint,
-        units: InputUnits,
+        inputs: NetworkInputs,
         folds: list[Fold],
     ) -> None:
         """Learn the link, compare with logistic regression, and set what is fitted."""
@@ -436,7 +437,7 @@ class LegendreNetClassifier(SavedNetworkClassifier):
             self.oof_score_ = float(weight @ (log_p.argmax(1) == labels) / weight.sum())
             self._calibrate_folds(log_p, labels, weight)
             return
-        self._logits = NetworkScores.from_model(networks.model, units)
+        self._logits = NetworkScores.from_model(networks.model, inputs)
         self.link_ = CalibratedLink.from_map(learned.map)
         self.oof_score_ = float(share @ (log_p.argmax(1) == data.labels[rows]))
         self._calibrate_folds(log_p, *of_rows[1:])

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from legendretron.links import LabelNoise
+from legendretron.networks.inputs import NetworkInputs
 from legendretron.networks.model import NetworkModel
 from legendretron.networks.rules import BETAS, PATIENCE
 from legendretron.training import Sample, TrainingResult, TrainingSettings, train
@@ -26,6 +27,7 @@ class LabelledTable(NamedTuple):
     """Rows to train on."""
 
     features: Features  #: inputs of the networks, ``N`` rows
+    inputs: NetworkInputs  #: what they are made of
     labels: Tensor  #: classes from 0, (N,)
     weight: Tensor  #: of the rows, (N,)
     n_classes: int  #: ``C``
@@ -64,6 +66,7 @@ def train_folds(
         table.features.n_features,
         table.n_classes,
         settings.hidden,
+        table.inputs.units(len(folds)),
         generators,
         noise=noise,
         dropout=settings.dropout,

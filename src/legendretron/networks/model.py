@@ -2,11 +2,12 @@ r"""Networks side by side, with a gradient written out: a batched product for ea
 
 .. math::
 
-    h_1 = \phi(x\, \mathrm{diag}(s) W_1 / \sqrt d + b_1), \quad h_2 = \phi(h_1 W_2 / \sqrt{m} + b_2), \quad \dots, \quad
+    h_1 = \phi(x\, \mathrm{diag}(u s) W_1 + b_1), \quad h_2 = \phi(h_1 W_2 / \sqrt{m} + b_2), \quad \dots, \quad
     z = h\, W / \sqrt{m} + b, \qquad \phi(u) = (1 - a)\, u + a\, \mathrm{selu}(u)
 
-with a learned scale :math:`s` of each input and a learned share :math:`a` of the identity in each unit. Weights are of order
-one, and the roots are part of the formula (the form of the neural tangent kernel), so one rate suits layers of any width.
+with a fixed unit :math:`u` and a learned scale :math:`s` of each input, and a learned share :math:`a` of the identity in each
+unit. Weights are of order one, and the roots are part of the formula (the form of the neural tangent kernel), so one rate
+suits layers of any width.
 """
 
 from __future__ import annotations
@@ -72,6 +73,8 @@ class NetworkModel(Model):
         ``d`` and ``C``.
     hidden : sequence of int
         Units of the hidden layers.
+    units : Tensor of shape (R, d)
+        Of the inputs in each run: 0 for those that it does not see, and squares that sum to about one.
     generators : list of torch.Generator
         One per run, on the CPU, for the start.
     noise : LabelNoise, optional
@@ -90,6 +93,7 @@ class NetworkModel(Model):
         n_features: int,
         n_classes: int,
         hidden: Sequence[int],
+        units: Tensor,
         generators: list[torch.Generator],
         *,
         noise: LabelNoise | None = None,
@@ -105,6 +109,7 @@ class NetworkModel(Model):
         parts = [torch.stack(run) for run in zip(*(self._start(g) for g in generators), strict=True)]
         super().__init__([part.to(device, dtype) for part in parts], SoftmaxLink(n_classes))
         self.weights, self.scale, self.biases, self.mixes = self._split(self.flat)
+        self.units = units.to(device, dtype)
         self.n_weights = sum(self.sizes[: len(self.layers)])
         self.noise = None if noise is None else noise.matrix().detach().to(device, dtype)
         self._dropout, self._decay, self._smoothing = dropout, weight_decay, label_smoothing
@@ -152,7 +157,7 @@ class NetworkModel(Model):
 
     def _first_weight(self) -> Tensor:
         """Weights of the first layer, times the scales of the inputs."""
-        return self.weights[0] * ((1.0 + _SCALE * self.scale) / math.sqrt(self.n_features)).unsqueeze(-1)
+        return self.weights[0] * ((1.0 + _SCALE * self.scale) * self.units).unsqueeze(-1)
 
     def _layer(self, number: int, h: Tensor) -> Tensor:
         """``h W / sqrt(m) + b`` of a layer after the first."""
@@ -236,8 +241,8 @@ class NetworkModel(Model):
             dz = torch.ops.aten.elu_backward(curved, *_SELU, 1.0, False, below).add_(dh).sub_(curved)
         batch.gradient(dz, of_weights[0], cleared)
         torch.sum(dz, 1, out=of_biases[0]).mul_(_BIAS)
-        torch.sum(of_weights[0] * self.weights[0], 2, out=of_scale).mul_(_SCALE / math.sqrt(self.n_features))
-        of_weights[0].mul_(((1.0 + _SCALE * self.scale) / math.sqrt(self.n_features)).unsqueeze(-1))
+        torch.sum(of_weights[0] * self.weights[0], 2, out=of_scale).mul_(_SCALE * self.units)
+        of_weights[0].mul_(((1.0 + _SCALE * self.scale) * self.units).unsqueeze(-1))
         self.advance(1)
         return nll, hit
 
@@ -265,6 +270,7 @@ class NetworkModel(Model):
             state,
             totals,
             widths,
+            self.units.numpy(),
             None if self.noise is None else self.noise.numpy(),
             self._draw_pool(self.n_runs * n_rows * max(widths[1:])).numpy(),
             (*numbers, self._smoothing, self._dropout, self._decay),

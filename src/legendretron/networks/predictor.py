@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any, Self
 
@@ -11,11 +10,21 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from legendretron._internal.fields import array, check_fields
-from legendretron.networks.inputs import InputUnits, clip_smoothly
+from legendretron.networks.inputs import NetworkInputs, encode
 from legendretron.networks.model import NetworkModel
 from legendretron.simplex import append_reference
 
 __all__ = ["LinearScores", "NetworkScores", "Scores"]
+
+
+#: How features become inputs.
+_INPUTS = {
+    "centre": array(None),
+    "factor": array(None),
+    "feature": array(None, dtype="int64"),
+    "low": array(None),
+    "slope": array(None),
+}
 
 
 class Scores(nn.Module):
@@ -65,34 +74,28 @@ class NetworkScores(Scores):
 
     Parameters
     ----------
-    centre, factor : Tensor of shape (d,)
-        Medians of the features, and one over their scales.
+    inputs : mapping of Tensor
+        How features become inputs, see :class:`~legendretron.networks.inputs.NetworkInputs`.
     tensors : mapping of Tensor
         For each layer ``k``: ``weight_k`` (R, inputs, outputs), ``bias_k`` (R, 1, outputs) and, of hidden ones, ``share_k``
         (R, 1, outputs), with all factors multiplied out.
     """
 
-    centre: Tensor
-    factor: Tensor
-
-    def __init__(self, centre: Tensor, factor: Tensor, tensors: Mapping[str, Tensor]) -> None:
+    def __init__(self, inputs: Mapping[str, Tensor], tensors: Mapping[str, Tensor]) -> None:
         super().__init__()
-        self.register_buffer("centre", centre)
-        self.register_buffer("factor", factor)
-        for name, tensor in tensors.items():
+        for name, tensor in {**inputs, **tensors}.items():
             self.register_buffer(name, tensor)
         self.n_layers = sum(name.startswith("weight") for name in tensors)
-        self.n_features, self.n_classes = len(centre), tensors[f"weight_{self.n_layers - 1}"].shape[2]
+        self.n_features, self.n_classes = len(inputs["centre"]), tensors[f"weight_{self.n_layers - 1}"].shape[2]
 
     @classmethod
-    def from_model(cls, model: NetworkModel, units: InputUnits) -> Self:
+    def from_model(cls, model: NetworkModel, inputs: NetworkInputs) -> Self:
         """Of trained networks."""
-        centre, factor = (torch.as_tensor(values) for values in (units.centre, 1.0 / units.scale))
-        return cls(centre, factor, {name: tensor.cpu() for name, tensor in model.folded().items()})
+        return cls(inputs.tensors(), {name: tensor.cpu() for name, tensor in model.folded().items()})
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits of rows."""
-        inputs = clip_smoothly((x.double() - self.centre) * self.factor)
+        inputs = encode(x.double(), **{name: getattr(self, name) for name in _INPUTS})
         layers = [[getattr(self, f"{part}_{k}") for part in ("weight", "bias")] for k in range(self.n_layers)]
         weight, bias = layers[0]
         z = torch.baddbmm(bias, inputs.to(weight.dtype).unsqueeze(0).expand(len(weight), -1, -1), weight)
@@ -107,8 +110,9 @@ class NetworkScores(Scores):
         names = [f"{part}_{k}" for part in ("weight", "bias", "share") for k in range(n_layers)][:-1]
         floats = ("float32", "float64")
         fields = {name: array(None, None, None, dtype=floats) for name in names}
-        check_fields("scores", state, {"centre": array(None), "factor": array(None), **fields})
-        n_runs, inputs = (state["weight_0"].shape[0], len(state["centre"])) if n_layers else (0, 0)
+        check_fields("scores", state, {**_INPUTS, **fields})
+        d, m = len(state["centre"]), len(state["feature"])
+        n_runs, inputs = state["weight_0"].shape[0] if n_layers else 0, d + m
         for k in range(n_layers):
             outputs = n_classes if k == n_layers - 1 else state[f"weight_{k}"].shape[2]
             dtype = str(state["weight_0"].dtype).removeprefix("torch.")
@@ -117,11 +121,15 @@ class NetworkScores(Scores):
             shapes = {name: field for name, field in shapes.items() if name in names}
             check_fields("scores", {name: state[name] for name in shapes}, shapes)
             inputs = outputs
+        sizes = len(state["factor"]) == d and len(state["low"]) == len(state["slope"]) == m
         if (
             n_layers < 1
             or n_runs < 1
-            or len(state["factor"]) != len(state["centre"])
-            or math.prod(state["centre"].shape) < 1
+            or d < 1
+            or not sizes
+            or not ((state["feature"] >= 0) & (state["feature"] < d)).all()
         ):
-            raise ValueError("scores must be those of one network at least, with a factor for each of its inputs.")
-        return cls(state["centre"], state["factor"], {name: state[name] for name in names})
+            raise ValueError(
+                "scores must be those of one network at least, with a factor for each feature, and parts of them."
+            )
+        return cls({name: state[name] for name in _INPUTS}, {name: state[name] for name in names})

@@ -1,7 +1,7 @@
 """Steps of training of a network in one compiled function, see :class:`legendretron.networks.model.NetworkModel`.
 
-Arrays are as in :mod:`legendretron.accelerate.cpu.training`: units times rows. A run goes through all steps before the next,
-so that its parameters stay in the cache. A row of parameters holds the weights of the layers, inputs times outputs; scales of
+Arrays are as in :mod:`legendretron.accelerate.cpu.training`: units times rows. A run goes through all steps at once, so that
+its parameters stay in the cache. A row of parameters holds the weights of the layers, inputs times outputs; scales of
 the inputs; biases of the layers; shares of the activation in the hidden ones.
 """
 
@@ -95,8 +95,8 @@ def _loss(z, n_classes, labels, weights, place, n, smoothing, matrix, e, q, rows
 
 
 @cached
-def _train_networks(x, batches, parameters, totals, widths, matrix, pool, numbers, factors, progress, runs, width):
-    """Take all steps of some runs; see :class:`CompiledNetworks`."""
+def _train_network(x, batches, parameters, totals, widths, units, matrix, pool, numbers, factors, progress, run, width):
+    """Take all steps of a run; see :class:`CompiledNetworks`."""
     rows, labels, weights, rates = batches
     flat, first, second, count = parameters
     beta1, beta2, eps, smoothing, dropout, decay = numbers
@@ -132,103 +132,105 @@ def _train_networks(x, batches, parameters, totals, widths, matrix, pool, number
     )  # fmt: skip
     e, q = np.zeros(n_classes * width, flat.dtype), np.zeros(n_classes * width, flat.dtype)
     row_sums, grad = np.zeros((3, width), flat.dtype), np.zeros(flat.shape[1], flat.dtype)
+    r, theta, unit = run, flat[run], units[run]
+    used = 0  # inputs up to the last one that the run sees
+    for f in range(d):
+        if unit[f] != 0.0:
+            used = f + 1
     for k in range(n_layers):
-        fill(h, p_input[k] + widths[k] * width, width, kind(1))
-    root = 1.0 / math.sqrt(d)
-    for r in range(runs[0], runs[1]):
-        theta = flat[r]
-        for s in range(n_steps):
-            faded = _fade((done + s) / n_total) * dropout
-            strength = kind(math.sqrt(faded / (1.0 - faded) * (1.0 - dropout) / dropout)) if dropout > 0.0 else kind(0)
-            # weights as they are multiplied, with the biases as those of one more input
-            p = 0
+        fill(h, p_input[k] + (used if k == 0 else widths[k]) * width, width, kind(1))
+    for s in range(n_steps):
+        faded = _fade((done + s) / n_total) * dropout
+        strength = kind(math.sqrt(faded / (1.0 - faded) * (1.0 - dropout) / dropout)) if dropout > 0.0 else kind(0)
+        # weights as they are multiplied, with the biases as those of one more input
+        p = 0
+        for k in range(n_layers):
+            inputs, outputs = used if k == 0 else widths[k], widths[k + 1]
+            if k == 0:
+                for f in range(inputs):
+                    factor = kind((1.0 + scale_factor * float(theta[n_weights + f])) * unit[f])
+                    scale(theta, f * outputs, factor, layer, f * outputs, outputs)
+            else:
+                scale(theta, p, kind(1.0 / math.sqrt(inputs)), layer, p_layer[k], inputs * outputs)
+            scale(theta, p_bias[k], kind(bias_factor), layer, p_layer[k] + inputs * outputs, outputs)
+            p += widths[k] * outputs
+        loss = hits = 0.0
+        for begin in range(0, n_rows, width):
+            n = min(width, n_rows - begin)
+            place = (s * n_runs + r) * n_rows + begin
+            for j in range(n):
+                row = at(rows, place + j) * d
+                for f in range(used):
+                    put(h, f * width + j, at(x, row + f))
+            for f in range(used if n < width else 0):
+                fill(h, f * width + n, width - n, kind(0))
             for k in range(n_layers):
-                inputs, outputs = widths[k], widths[k + 1]
-                if k == 0:
-                    for f in range(inputs):
-                        factor = kind((1.0 + scale_factor * float(theta[n_weights + f])) * root)
-                        scale(theta, f * outputs, factor, layer, f * outputs, outputs)
-                else:
-                    scale(theta, p, kind(1.0 / math.sqrt(inputs)), layer, p_layer[k], inputs * outputs)
-                scale(theta, p_bias[k], kind(bias_factor), layer, p_layer[k] + inputs * outputs, outputs)
-                p += inputs * outputs
-            loss = hits = 0.0
-            for begin in range(0, n_rows, width):
-                n = min(width, n_rows - begin)
-                place = (s * n_runs + r) * n_rows + begin
-                for j in range(n):
-                    row = at(rows, place + j) * d
-                    for f in range(d):
-                        put(h, f * width + j, at(x, row + f))
-                for f in range(d if n < width else 0):
-                    fill(h, f * width + n, width - n, kind(0))
-                for k in range(n_layers):
-                    inputs, outputs = widths[k], widths[k + 1]
-                    product(layer, p_layer[k], outputs, outputs, inputs + 1, h, p_input[k], z, 0, width)
-                    if k == n_layers - 1:
-                        break
-                    p_next = p_input[k + 1]
-                    size = n_runs * outputs * n_rows
-                    p_mask = ((done + s) * n_layers + k) * stride % (len(pool) - size) if dropout > 0.0 else 0
-                    for u in range(outputs):
-                        to, share = p_next + u * width, kind(1.0 + mix_factor * float(theta[p_mix[k] + u]))
-                        bend(z, u * width, share, h, to, away, slope, to, width)
-                        if dropout > 0.0:
-                            drop(h, to, pool, p_mask + (r * outputs + u) * n_rows + begin, strength, n)
-                more = _loss(
-                    z, n_classes, labels, weights, place, n, smoothing, matrix, e, q, row_sums, dz, width
-                )  # fmt: skip
-                loss += more[0]
-                hits += more[1]
-                for k in range(n_layers - 1, -1, -1):
-                    inputs, outputs = widths[k], widths[k + 1]
-                    if outputs % _VECTOR == 0:  # rows as units: sums over rows need not be added up across a vector
-                        transpose(dz, 0, width, turned, 0, outputs, outputs, width)
-                        add_product(
-                            h, p_input[k], width, 1, inputs + 1, width, turned, 0, grad_layer, p_layer[k], outputs
-                        )  # fmt: skip
-                    else:
-                        add_outer(h, p_input[k], inputs + 1, dz, 0, outputs, grad_layer, p_layer[k], width)
-                    if k == 0:
-                        break
-                    fill(z, 0, inputs * width, kind(0))
-                    add_product(layer, p_layer[k], outputs, 1, inputs, outputs, dz, 0, z, 0, width)
-                    size = n_runs * inputs * n_rows
-                    p_mask = ((done + s) * n_layers + k - 1) * stride % (len(pool) - size) if dropout > 0.0 else 0
-                    for u in range(inputs):
-                        here = p_input[k] + u * width
-                        if dropout > 0.0:
-                            drop(z, u * width, pool, p_mask + (r * inputs + u) * n_rows + begin, strength, n)
-                        add_dot(z, u * width, away, here, grad, p_mix[k - 1] + u, width)
-                        multiply(z, u * width, slope, here, dz, u * width, width)
-            # from the layers to the parameters
-            p = 0
-            for k in range(n_layers):
-                inputs, outputs = widths[k], widths[k + 1]
-                if k == 0:
-                    for f in range(inputs):
-                        total = kind(0)
-                        for u in range(outputs):
-                            total += at(grad_layer, f * outputs + u) * at(theta, f * outputs + u)
-                        grad[n_weights + f] = kind(scale_factor * root) * total
-                        factor = kind((1.0 + scale_factor * float(theta[n_weights + f])) * root)
-                        scale(grad_layer, f * outputs, factor, grad, f * outputs, outputs)
-                else:
-                    scale(grad_layer, p_layer[k], kind(1.0 / math.sqrt(inputs)), grad, p, inputs * outputs)
-                    scale(grad, p_mix[k - 1], kind(mix_factor), grad, p_mix[k - 1], inputs)
-                scale(grad_layer, p_layer[k] + inputs * outputs, kind(bias_factor), grad, p_bias[k], outputs)
-                p += inputs * outputs
-            fill(grad_layer, 0, len(grad_layer), kind(0))
-            rate = float(rates[s, r])
-            scale(theta, 0, kind(1.0 - rate * decay * _fade((done + s + 1) / n_total)), theta, 0, n_weights)
-            t = count[0] + s + 1
-            correction = math.sqrt(1.0 - beta2**t)
-            moments_step(
-                theta, first[r], second[r], grad, 0, len(grad), kind(0), kind(1.0 - beta1), kind(beta2), kind(1.0 - beta2),
-                kind(eps * correction), kind(rate * (-correction / (1.0 - beta1**t))),
+                inputs, outputs = used if k == 0 else widths[k], widths[k + 1]
+                product(layer, p_layer[k], outputs, outputs, inputs + 1, h, p_input[k], z, 0, width)
+                if k == n_layers - 1:
+                    break
+                p_next = p_input[k + 1]
+                size = n_runs * outputs * n_rows
+                p_mask = ((done + s) * n_layers + k) * stride % (len(pool) - size) if dropout > 0.0 else 0
+                for u in range(outputs):
+                    to, share = p_next + u * width, kind(1.0 + mix_factor * float(theta[p_mix[k] + u]))
+                    bend(z, u * width, share, h, to, away, slope, to, width)
+                    if dropout > 0.0:
+                        drop(h, to, pool, p_mask + (r * outputs + u) * n_rows + begin, strength, n)
+            more = _loss(
+                z, n_classes, labels, weights, place, n, smoothing, matrix, e, q, row_sums, dz, width
             )  # fmt: skip
-            totals[0, r] += kind(loss * n_rows)
-            totals[1, r] += kind(hits * n_rows)
+            loss += more[0]
+            hits += more[1]
+            for k in range(n_layers - 1, -1, -1):
+                inputs, outputs = used if k == 0 else widths[k], widths[k + 1]
+                if outputs % _VECTOR == 0:  # rows as units: sums over rows need not be added up across a vector
+                    transpose(dz, 0, width, turned, 0, outputs, outputs, width)
+                    add_product(
+                        h, p_input[k], width, 1, inputs + 1, width, turned, 0, grad_layer, p_layer[k], outputs
+                    )  # fmt: skip
+                else:
+                    add_outer(h, p_input[k], inputs + 1, dz, 0, outputs, grad_layer, p_layer[k], width)
+                if k == 0:
+                    break
+                fill(z, 0, inputs * width, kind(0))
+                add_product(layer, p_layer[k], outputs, 1, inputs, outputs, dz, 0, z, 0, width)
+                size = n_runs * inputs * n_rows
+                p_mask = ((done + s) * n_layers + k - 1) * stride % (len(pool) - size) if dropout > 0.0 else 0
+                for u in range(inputs):
+                    here = p_input[k] + u * width
+                    if dropout > 0.0:
+                        drop(z, u * width, pool, p_mask + (r * inputs + u) * n_rows + begin, strength, n)
+                    add_dot(z, u * width, away, here, grad, p_mix[k - 1] + u, width)
+                    multiply(z, u * width, slope, here, dz, u * width, width)
+        # from the layers to the parameters
+        p = 0
+        for k in range(n_layers):
+            inputs, outputs = used if k == 0 else widths[k], widths[k + 1]
+            if k == 0:
+                for f in range(inputs):
+                    total = kind(0)
+                    for u in range(outputs):
+                        total += at(grad_layer, f * outputs + u) * at(theta, f * outputs + u)
+                    grad[n_weights + f] = kind(scale_factor * unit[f]) * total
+                    factor = kind((1.0 + scale_factor * float(theta[n_weights + f])) * unit[f])
+                    scale(grad_layer, f * outputs, factor, grad, f * outputs, outputs)
+            else:
+                scale(grad_layer, p_layer[k], kind(1.0 / math.sqrt(inputs)), grad, p, inputs * outputs)
+                scale(grad, p_mix[k - 1], kind(mix_factor), grad, p_mix[k - 1], inputs)
+            scale(grad_layer, p_layer[k] + inputs * outputs, kind(bias_factor), grad, p_bias[k], outputs)
+            p += widths[k] * outputs
+        fill(grad_layer, 0, len(grad_layer), kind(0))
+        rate = float(rates[s, r])
+        scale(theta, 0, kind(1.0 - rate * decay * _fade((done + s + 1) / n_total)), theta, 0, n_weights)
+        t = count[0] + s + 1
+        correction = math.sqrt(1.0 - beta2**t)
+        moments_step(
+            theta, first[r], second[r], grad, 0, len(grad), kind(0), kind(1.0 - beta1), kind(beta2), kind(1.0 - beta2),
+            kind(eps * correction), kind(rate * (-correction / (1.0 - beta1**t))),
+        )  # fmt: skip
+        totals[0, r] += kind(loss * n_rows)
+        totals[1, r] += kind(hits * n_rows)
 
 
 class CompiledNetworks:
@@ -244,6 +246,8 @@ class CompiledNetworks:
         Weighted sums of losses and hits, added to.
     widths : sequence of int
         Inputs, units of the hidden layers, classes.
+    units : array of shape (R, d)
+        Factor of each input in each run; 0 for those that it does not see.
     matrix : array of shape (C, C), optional
         Of the noise in the labels.
     pool : array
@@ -264,6 +268,7 @@ class CompiledNetworks:
         parameters: tuple[Array, ...],
         totals: Array,
         widths: Sequence[int],
+        units: Array,
         matrix: Array | None,
         pool: Array,
         numbers: tuple[float, ...],
@@ -274,7 +279,7 @@ class CompiledNetworks:
     ) -> None:
         dtype = parameters[0].dtype
         self._features, self._parameters, self._totals = features.reshape(-1), parameters, totals
-        self._widths = np.asarray(widths, dtype=np.int64)
+        self._widths, self._units = np.asarray(widths, dtype=np.int64), np.ascontiguousarray(units, dtype=np.float64)
         self._matrix = np.ascontiguousarray(np.zeros(0) if matrix is None else matrix.reshape(-1), dtype)
         self._pool, self._numbers, self._factors, self._progress = pool, numbers, factors, progress
         parts = -(-n_rows // _WIDTH)
@@ -284,11 +289,10 @@ class CompiledNetworks:
     def __call__(self, rows: Array, labels: Array, weights: Array, rates: Array) -> None:
         """Take ``S`` steps on rows with labels and weights of shape (S, R, n_rows), at rates of shape (S, R)."""
         batches, progress = (rows, labels, weights, rates), self._progress()
-        network = self._widths, self._matrix, self._pool, self._numbers, self._factors, progress
+        network = self._widths, self._units, self._matrix, self._pool, self._numbers, self._factors, progress
 
         def train(run: int) -> None:
-            runs = run, run + 1
-            _train_networks(self._features, batches, self._parameters, self._totals, *network, runs, self._width)
+            _train_network(self._features, batches, self._parameters, self._totals, *network, run, self._width)
 
         active = np.flatnonzero(rates.any(axis=0))  # runs that have stopped stay as they are
         if self._n_threads == 1 or len(active) < 2:
