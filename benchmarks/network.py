@@ -80,7 +80,7 @@ CHOSEN_ON = (
 #: Log-losses below are taken for it: where nothing is left to lose, ratios say nothing.
 FLOOR = 1e-3
 #: Raised when the defaults of networks change: runs of the version before are then run again.
-VERSION = 2
+VERSION = 3
 #: No output and no other setting but one thread.
 QUIET = {
     "LGBMClassifier()": {"verbosity": -1, "n_jobs": 1},
