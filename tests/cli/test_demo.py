@@ -9,6 +9,7 @@ import torch
 
 from legendretron.cli import demo
 
+MODELS = ["LogisticRegressionCV", "LegendreTronClassifier", "HistGradientBoostingClassifier", "LegendreNetClassifier"]
 SCORES = {"accuracy": 0.75, "log_loss": 0.25, "brier": 0.1, "calibration_error": 0.01, "auc": 0.9, "seconds": 1.0}
 
 
@@ -24,7 +25,7 @@ def test_demo(run, tmp_path, monkeypatch):
     assert after == threads + 1
     assert list(result["datasets"]) == ["digits", "breast cancer"]
     for got in result["datasets"].values():
-        assert list(got["models"]) == ["LogisticRegressionCV", "LegendreTronClassifier"]
+        assert list(got["models"]) == MODELS
         assert all(scores["accuracy"] > 0.6 for scores in got["models"].values())
         assert got["choice"]["text"] in got["text"]
     for path in result["plots"]:
@@ -34,9 +35,10 @@ def test_demo(run, tmp_path, monkeypatch):
 
 @pytest.mark.exhaustive
 def test_demo_shows_both_sides(run, tmp_path):
-    """Digits are better by a learned link, and logistic regression is chosen for the tumours."""
+    """Digits are better by a learned link and by networks, and logistic regression is chosen for the tumours."""
     ran = run("demo", "--out", tmp_path)
     assert "On the test rows it is better: log-loss " in ran.out
+    assert "Networks beside boosting: better, log-loss " in ran.out
     assert "So both are logistic regression" in ran.out
     assert "compiles code" in ran.err
 
@@ -46,13 +48,15 @@ def test_demo_shows_both_sides(run, tmp_path):
 ])  # fmt: skip
 def test_sentences_follow_from_the_numbers(difference, error, word):
     ours = {**SCORES, "log_loss": 0.25 + difference}
-    models = {"LogisticRegressionCV": SCORES, "LegendreTronClassifier": ours}
-    text = demo._Outcome(models, difference, error, {"model": "learned link", "text": "learned link"}).in_words()
-    assert f"it is {word}" in text
-    assert f"log-loss {ours['log_loss']:.3f} instead of 0.250, 75.0% right instead of 75.0%." in text
+    models = dict(zip(MODELS, (SCORES, ours, SCORES, ours), strict=True))
+    differences = dict.fromkeys(MODELS[1::2], (difference, error))
+    text = demo._Outcome(models, differences, {"model": "learned link", "text": "learned link"}).in_words()
+    both = f"log-loss {ours['log_loss']:.3f} and 0.250, 75.0% and 75.0% right."
+    assert f"it is {word}" in text and f": {word}" in text
+    assert text.count(both) == 2
     choice = {"model": "logistic regression", "text": "logistic regression, alpha 1"}
-    text = demo._Outcome(models, difference, error, choice).in_words()
-    assert f"log-loss {ours['log_loss']:.3f} and 0.250" in text
+    text = demo._Outcome(models, differences, choice).in_words()
+    assert f"of their own choice: {both}" in text
 
 
 def test_logistic_regression_of_older_versions(monkeypatch):

@@ -358,10 +358,10 @@ class SuspiciousOptions(LabelledTableOptions):
 
 @dataclass(kw_only=True)
 class DemoOptions:
-    """Compare LegendreTron with logistic regression: where it helps, and where it does not.
+    """Compare LegendreTron with logistic regression, and networks with boosting: where they help, and where they do not.
 
-    Takes half a minute on two cores, and needs no data of your own. Both choose their penalties themselves. Draws how far
-    the probabilities can be trusted, and the penalties that were tried.
+    Takes a minute on two cores, and needs no data of your own. Draws how far the probabilities can be trusted, and the
+    penalties that were tried.
     """
 
     out: Path = option("Folder for the two pictures.", "--out", "-o", value=Path("demo_output"))

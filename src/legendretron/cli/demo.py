@@ -1,4 +1,4 @@
-"""``legendretron demo``: where a learned link helps, and where logistic regression is as good and is chosen."""
+"""``legendretron demo``: where a learned link helps, where logistic regression is as good, and networks beside boosting."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.decomposition import PCA
+from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegressionCV
 from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
@@ -24,11 +25,12 @@ from legendretron.cli.outputs import check_writable, write_output
 from legendretron.cli.summaries import choice_of, draw_tuning
 from legendretron.cli.terminal import Terminal, grid
 from legendretron.diagnostics.scores import scores_of
-from legendretron.estimators import LegendreTronClassifier
+from legendretron.estimators import LegendreNetClassifier, LegendreTronClassifier
 
 #: Numbers that are kept of each image; with all of them, planes separate the digits well.
 COMPONENTS = 5
 _LOGISTIC, _OURS = "LogisticRegressionCV", "LegendreTronClassifier"
+_BOOSTING, _NETWORKS = "HistGradientBoostingClassifier", "LegendreNetClassifier"
 #: Standard errors from which a difference on the test rows is called one.
 _CLEAR = 2.0
 
@@ -46,26 +48,34 @@ class _Data:
 
 @dataclass(frozen=True)
 class _Outcome:
-    """Scores of both models on one data set."""
+    """Scores of all models on one data set."""
 
     models: dict[str, dict[str, float]]
-    difference: float  #: of the log-losses, ours minus theirs
-    error: float  #: its standard error
+    differences: dict[str, tuple[float, float]]  #: of log-losses, ours minus that of the same kind, and standard errors
     choice: dict[str, Any]
 
     def in_words(self) -> str:
         """What the numbers say, whatever they are."""
-        theirs, ours = self.models[_LOGISTIC], self.models[_OURS]
-        pairs = [(f"log-loss {ours['log_loss']:.3f}", f"{theirs['log_loss']:.3f}")]
-        pairs.append((f"{ours['accuracy']:.1%} right", f"{theirs['accuracy']:.1%}"))
         chosen = f"LegendreTron chose {self.choice['text']}."
         if self.choice["model"] == "logistic regression":
-            both = ", ".join(f"{a} and {b}" for a, b in pairs)
-            return f"{chosen}\nSo both are logistic regression, with penalties of their own choice: {both}."
-        verdict = "better" if self.difference < 0 else "worse"
-        if abs(self.difference) <= _CLEAR * self.error:
-            verdict = "not clearly different"
-        return f"{chosen}\nOn the test rows it is {verdict}: {', '.join(f'{a} instead of {b}' for a, b in pairs)}."
+            linear = f"So both are logistic regression, with penalties of their own choice: {self._pair(_OURS, _LOGISTIC)}."
+        else:
+            linear = f"On the test rows it is {self._verdict(_OURS)}: {self._pair(_OURS, _LOGISTIC)}."
+        networks = f"Networks beside boosting: {self._verdict(_NETWORKS)}, {self._pair(_NETWORKS, _BOOSTING)}."
+        return f"{chosen}\n{linear}\n{networks}"
+
+    def _verdict(self, model: str) -> str:
+        difference, error = self.differences[model]
+        if abs(difference) <= _CLEAR * error:
+            return "not clearly different"
+        return "better" if difference < 0 else "worse"
+
+    def _pair(self, model: str, other: str) -> str:
+        ours, theirs = self.models[model], self.models[other]
+        return (
+            f"log-loss {ours['log_loss']:.3f} and {theirs['log_loss']:.3f}, {ours['accuracy']:.1%} and "
+            f"{theirs['accuracy']:.1%} right"
+        )
 
 
 def demo(terminal: Terminal, options: DemoOptions) -> None:
@@ -97,6 +107,7 @@ def _compile(terminal: Terminal) -> None:
     terminal.note("getting ready: the first fit after the installation compiles code, which takes some seconds ...")
     X = np.random.default_rng(0).normal(size=(400, COMPONENTS))
     LegendreTronClassifier(max_epochs=1, random_state=0).fit(X, np.arange(400) % 10)
+    LegendreNetClassifier(max_steps=50, random_state=0).fit(X, np.arange(400) % 10)
 
 
 def _digits() -> _Data:
@@ -128,21 +139,29 @@ def _split(X: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.nda
 
 def _compare(data: _Data, terminal: Terminal) -> tuple[_Outcome, dict[str, np.ndarray], LegendreTronClassifier]:
     ours = LegendreTronClassifier(random_state=0)
+    models = {
+        _LOGISTIC: _logistic(),
+        _OURS: ours,
+        _BOOSTING: HistGradientBoostingClassifier(random_state=0),
+        _NETWORKS: LegendreNetClassifier(random_state=0),
+    }
     rows, losses, predictions = {}, {}, {}
-    for name, model in {_LOGISTIC: _logistic(), _OURS: ours}.items():
-        terminal.note(f"{name} chooses its penalties ...")
+    for name, model in models.items():
+        terminal.note(f"{name} is fitted ...")
         # one core each: several threads on so small data wait for each other, the more so on a busy machine
         with threadpool_limits(1):
             began = time.perf_counter()
             model.fit(data.X, data.y)
             seconds = time.perf_counter() - began
-        log_p = model.predict_log_proba(data.X_test)
+        log_p = np.log(np.maximum(model.predict_proba(data.X_test), np.finfo(np.float64).tiny))
         rows[name] = {**dataclasses.asdict(scores_of(data.y_test, log_p)), "seconds": seconds}
         losses[name] = -log_p[np.arange(len(log_p)), data.y_test]
         predictions[name] = np.exp(log_p)
-    away = losses[_OURS] - losses[_LOGISTIC]
-    error = float(away.std(ddof=1) / np.sqrt(len(away)))
-    return _Outcome(rows, float(away.mean()), error, choice_of(ours)), predictions, ours
+    differences = {}
+    for name, other in ((_OURS, _LOGISTIC), (_NETWORKS, _BOOSTING)):
+        away = losses[name] - losses[other]
+        differences[name] = float(away.mean()), float(away.std(ddof=1) / np.sqrt(len(away)))
+    return _Outcome(rows, differences, choice_of(ours)), predictions, ours
 
 
 def _logistic() -> Any:
