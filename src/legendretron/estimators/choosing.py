@@ -21,8 +21,7 @@ from legendretron.links import LabelNoise, Link
 from legendretron.training.features import Features
 from legendretron.training.threads import threads_for
 from legendretron.tuning import Tuning, batch_size_for, make_folds, steps_for, tune
-from legendretron.tuning.candidates import link_candidates
-from legendretron.tuning.problem import TuningProblem
+from legendretron.tuning.problem import TuningProblem, link_candidates
 from legendretron.tuning.rules import LEARNING_RATE, link_folds_for
 
 __all__ = ["ChoosingClassifier"]

@@ -11,9 +11,7 @@ from typing import Any
 import numpy as np
 from sklearn.model_selection import StratifiedGroupKFold, check_cv, train_test_split
 
-from legendretron.tuning.rules import FOLDS, HELD_OUT, ONE_SPLIT_FROM, REPEAT_BELOW, REPEAT_PARAMETERS, REPEATS
-
-__all__ = ["Fold", "make_folds"]
+from legendretron.tuning.rules import FOLDS, ONE_SPLIT_FROM, REPEAT_BELOW, REPEAT_PARAMETERS, REPEATS
 
 Fold = tuple[np.ndarray, np.ndarray]
 
@@ -72,9 +70,9 @@ def make_folds(
             )
         if cv is None and len(rows) >= ONE_SPLIT_FROM:
             # a split cannot be stratified if a class has a single row, or if fewer rows than classes are held out
-            possible = counts.min() >= 2 and len(counts) <= HELD_OUT * len(rows)
+            possible = counts.min() >= 2 and FOLDS * len(counts) <= len(rows)
             stratify = labels if possible else None
-            train, held = train_test_split(rows, test_size=HELD_OUT, random_state=seed, stratify=stratify)
+            train, held = train_test_split(rows, test_size=1 / FOLDS, random_state=seed, stratify=stratify)
             return _drop_unseen_classes([(np.sort(train), np.sort(held))], y)
         n_folds = min(n_folds, int(counts.max()))
         if n_folds < 2:  # every class has a single row

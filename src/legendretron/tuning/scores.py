@@ -10,10 +10,10 @@ import torch
 from scipy.stats import norm
 from torch import Tensor
 
-__all__ = ["DOUBTED_ROWS", "Difference", "HeldOut", "doubted_rows", "held_out_loss"]
-
 #: Most held-out rows that are doubted, whatever their number.
 DOUBTED_ROWS = 0.25
+#: Standard errors at which a difference is clear, and needs no further folds or strengths.
+CLEARLY = 3.0
 
 
 def held_out_loss(log_p: Tensor, labels: Tensor, doubt: float) -> Tensor:
@@ -86,6 +86,10 @@ class HeldOut:
         inside = self.fold < n_folds
         share = self.weight[inside]
         return HeldOut(self.fold[inside], self.row[inside], share / share.sum(), self.between_folds and n_folds > 1)
+
+    def first_rows(self, n: int) -> HeldOut:
+        """The same folds as those of the first ``n`` losses."""
+        return self if n == len(self.row) else self.first(int(self.fold[n]))
 
     def mean(self, loss: np.ndarray) -> Difference:
         """Mean of losses of shape (n,), and its standard error."""
