@@ -24,9 +24,10 @@ from legendretron.tuning.wrong_labels import (
     some_training_rows,
 )
 
-#: Folds on which candidates are compared, as the loss of one is too noisy on small data; and candidates that are trained
-#: further, as the order after few steps is not the final one.
-_FIRST_FOLDS = _FINALISTS = 2
+#: Folds on which candidates are compared: the loss of one is too noisy on small data.
+_FIRST_FOLDS = 2
+#: Candidates that are trained further: two, as the order after few steps is not the final one.
+_FINALISTS = 2
 #: Part of all steps that the first stage has: enough to tell strengths apart.
 _SHORT = 4
 #: Share of the loss of logistic regression that a link must be able to gain: less is not worth a search.
@@ -66,24 +67,15 @@ def search_links(
     All candidates are trained for a few steps on two folds; the best two of them go on from there for half of all steps; the
     better one is tried on the other folds too, if it is ahead of logistic regression but not clearly so.
 
-    Parameters
-    ----------
-    problem, candidates : TuningProblem, list of Candidate
-        Data and model, and strengths to try.
-    base : ndarray, optional
-        Losses of logistic regression on all held-out rows.
-    doubt : float
-        Share of the held-out labels that is doubted, in these losses too.
-    rate : float
-        Of symmetric noise that logistic regression has found in the labels. After the first stage, links have their own: a
-        model that fits better takes fewer labels for noise.
+    ``base`` are the losses of logistic regression on all held-out rows, ``doubt`` the share of their labels that is doubted,
+    and ``rate`` that of the symmetric noise that logistic regression has found. After the first stage, links have their own:
+    a model that fits better takes fewer labels for noise.
     """
-    n_first = min(_FIRST_FOLDS, problem.n_link_folds)
-    held_out = problem.held_out.first(n_first)
+    n_first, held_out = min(_FIRST_FOLDS, problem.n_link_folds), problem.held_out
 
     def gain(score: LinkScore) -> Difference:
         assert base is not None
-        return held_out.difference(base[: len(score.losses)], score.losses)
+        return held_out.difference(base, score.losses)
 
     def train_further(scores: list[LinkScore], steps: int) -> list[LinkScore]:
         starts = [model for score in scores for model in score.models]
@@ -105,7 +97,7 @@ def search_links(
             if rate == 0.0:  # the link explains what looked like noise
                 yield from search_links(problem, candidates, base, doubt)
                 return
-        elif base is not None and not may_gain(gain(ranked[0]), held_out.mean(base[: len(held_out.row)]).mean):
+        elif base is not None and not may_gain(gain(ranked[0]), held_out.mean(base[: len(ranked[0].losses)]).mean):
             return
     # a rate that has changed takes all steps to settle
     best, *others = train_further(ranked[:_FINALISTS], problem.steps // (2 if started and rate == 0.0 else 1))

@@ -24,7 +24,7 @@ from legendretron.links import SymmetricNoise, TransitionNoise
 from legendretron.training.features import DenseFeatures, Features
 from legendretron.training.logistic import Logistic, fit_logistic, logistic_log_proba
 from legendretron.tuning.problem import LabelledRows, TuningProblem, thin
-from legendretron.tuning.scores import CLEARLY, Difference, doubted_rows, held_out_loss
+from legendretron.tuning.scores import CLEARLY, doubted_rows, held_out_loss
 from legendretron.tuning.wrong_labels import (
     RateEstimate,
     check_estimate,
@@ -33,15 +33,19 @@ from legendretron.tuning.wrong_labels import (
     some_training_rows,
 )
 
-#: Exponents at which a path ends at the latest: nothing but the biases is left, and nothing of the penalty.
-_STRONGEST, _WEAKEST = 3.0, -8.0
+#: Exponent at which a path to stronger penalties ends: nothing but the biases is left.
+_STRONGEST = 3.0
+#: Exponent at which a path to weaker penalties ends: nothing of the penalty is left.
+_WEAKEST = -8.0
 #: Rise of the loss at which a path ends, if it is clear too: where it is flat, weaker penalties may find a signal in
 #: directions of small variance.
 _RISE = 0.05
 #: Rates of noise assumed in training; the highest is tried only if the one before is better than the first.
 _RATES = (0.3, 0.7, 0.9)
-#: Factors of ten of a path with noise, and the rise of the loss that ends it: its fits take many times longer.
-_NOISY_DECADES, _NOISY_RISE = 4, 0.02
+#: Factors of ten of a path with noise: with less weight on rows that do not fit, weaker penalties do well.
+_NOISY_DECADES = 4
+#: Rise of the loss at which a path with noise ends: sooner than without, as its fits take many times longer.
+_NOISY_RISE = 0.02
 
 
 class PathPoint(NamedTuple):
@@ -176,23 +180,10 @@ class LogisticPath:
     # --- with noise that is looked for ---
 
     def search_noise(self, base: PathPoint, *, always: bool, fixed: bool) -> tuple[list[PathPoint], bool]:
-        """Ask whether labels are wrong, and if so try rates and strengths.
+        """Ask whether labels are wrong; if so, or ``always``, try rates and strengths; ``fixed``, only that of ``base``.
 
-        Parameters
-        ----------
-        base : PathPoint
-            The best point without noise, where paths with noise begin.
-        always : bool
-            Whether to go on even if there seems to be no noise.
-        fixed : bool
-            Whether the strength of ``base`` is the only one.
-
-        Returns
-        -------
-        list of PathPoint
-            What was tried, the best first.
-        bool
-            Whether noise is believed: by predictions without noise, by those of the best point, and as it lowers the loss.
+        Returns what was tried, the best first, and whether noise is believed: by predictions of ``base``, the best point
+        without noise, by those of the best point with noise, and as it lowers the loss.
         """
         asked = self.check_estimate(self._estimate(base.alpha, base.fitted.first(self._noise_folds.stop), 0.0))
         if not always and not is_believable(asked.noise, self.problem):
@@ -206,9 +197,8 @@ class LogisticPath:
             points.append(self._fit_with_noise(best.alpha * 10.0**side, best.rate, best.fitted))
         first, *others = sorted(points, key=self.loss)
         first = self.check_estimate(first)
-        held_out = self.held_out.first(self._noise_folds.stop)
-        gain: Difference = held_out.difference(base.losses[: len(first.losses)], first.losses)
-        return [first, *others], always or (gain.mean > 0.0 and is_believable(first.noise, self.problem))
+        gain = self.held_out.difference(base.losses, first.losses).mean
+        return [first, *others], always or (gain > 0.0 and is_believable(first.noise, self.problem))
 
     def _walk_with_noise(self, base: PathPoint, rate: float, fixed: bool) -> list[PathPoint]:
         points: list[PathPoint] = []
@@ -244,9 +234,7 @@ class LogisticPath:
 
     def loss(self, point: PathPoint) -> float:
         """Mean log-loss on held-out rows."""
-        held_out = self.held_out if point.estimate is None else self.held_out.first(self._noise_folds.stop)
-        mean = held_out.mean(point.losses).mean
-        return mean if math.isfinite(mean) else math.inf
+        return self.held_out.mean(point.losses).mean
 
     def labelled(self, fitted: Logistic) -> tuple[LabelledRows, LabelledRows]:
         """Predictions for the held-out rows of folds with noise, and for some of the rows they are trained on."""

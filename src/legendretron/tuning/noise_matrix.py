@@ -88,16 +88,8 @@ def find_matrix(
 ) -> tuple[Tensor, FoundNoise, bool]:
     """The matrix that logistic regression finds, how many labels are wrong by it, and whether held-out labels speak for it.
 
-    A model and its matrix are estimated in turns, beginning with a model of symmetric noise.
-
-    Parameters
-    ----------
-    path : LogisticPath
-        Of logistic regression without noise.
-    plain, noisy : PathPoint
-        Its best points without noise, and with symmetric noise.
-    fixed : bool
-        Whether the strength of ``plain`` is the only one.
+    A model and its matrix are estimated in turns, beginning with ``noisy``, the best model of symmetric noise; ``plain`` is
+    the best one without noise, and its strength the only one if ``fixed``.
     """
     problem = path.problem
     start = _symmetric(problem, max(noisy.noise.rate, 0.01))

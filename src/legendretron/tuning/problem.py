@@ -114,53 +114,28 @@ def share_of_wrong_labels(matrix: np.ndarray, observed: np.ndarray) -> float:
 
 @dataclass(frozen=True)
 class TuningProblem:
-    """Data and model, as they will be trained in the end.
+    """Data and model, as they will be trained in the end."""
 
-    Attributes
-    ----------
-    features, labels, weight : Features, Tensor of shape (N,), ndarray of shape (N,)
-        Rows, standardised if they are to be; their classes from 0, of which the last is the reference; their weights.
-    folds : list of tuple of ndarray
-        Rows to train on and to hold out.
-    between_folds : bool
-        See :class:`~legendretron.tuning.scores.HeldOut`.
-    make_link : callable
-        Returns the start of a link, given a generator and a dtype.
-    batch_size, steps, learning_rate : int, int, float
-        How learned links are trained: rows in a step, steps, initial rate.
-    seed : int
-        Of starts and batches.
-    penalize_intercept, symmetric_logistic, centred : bool
-        See :class:`~legendretron.training.penalty.Penalty`; the second is about logistic regression.
-    link_folds : int, optional
-        On how many of the folds, the first ones, learned links are tried; all if not given.
-    known_noise : LabelNoise, optional
-        Noise in the labels that is known.
-    find_noise : {"never", "if it helps", "always", "matrix"}
-        Whether to look for symmetric noise in the labels, and to take what was found; or for a transition matrix.
-    fixed_link : Link, optional
-        Canonical link that is not learned, in the place of softmax+: then only the strength on ``W`` is chosen. No
-        noise is assumed then.
-    """
-
-    features: Features
-    labels: Tensor
+    features: Features  #: standardised if they are to be
+    labels: Tensor  #: classes from 0, (N,); the last is the reference
     n_classes: int
-    weight: np.ndarray
-    folds: list[Fold]
-    between_folds: bool
-    make_link: Callable[[torch.Generator, torch.dtype], Link]
-    batch_size: int
-    steps: int
-    learning_rate: float
-    seed: int
-    penalize_intercept: bool = False
-    symmetric_logistic: bool = True
+    weight: np.ndarray  #: of the rows, (N,)
+    folds: list[Fold]  #: rows to train on and to hold out
+    between_folds: bool  #: see :class:`~legendretron.tuning.scores.HeldOut`
+    make_link: Callable[[torch.Generator, torch.dtype], Link]  #: returns the start of a link
+    batch_size: int  #: rows in a step
+    steps: int  #: to train links for
+    learning_rate: float  #: initial rate
+    seed: int  #: of starts and batches
+    penalize_intercept: bool = False  #: this and the next two: see :class:`~legendretron.training.penalty.Penalty`
+    symmetric_logistic: bool = True  #: about logistic regression
     centred: bool = True
-    link_folds: int | None = None
+    link_folds: int | None = None  #: on how many of the folds, the first ones, links are tried; all if not given
     verbose: int = 0
-    known_noise: LabelNoise | None = None
+    known_noise: LabelNoise | None = None  #: noise in the labels that is known
+    #: whether to look for symmetric noise: "never", "if it helps", "always"; or for a transition matrix, "matrix"
     find_noise: str = "never"
+    #: canonical link that is not learned, in the place of softmax+; then only the strength on ``W`` is chosen, without noise
     fixed_link: Link | None = None
 
     @cached_property

@@ -24,10 +24,14 @@ LEARNING_RATE = 0.03
 LARGE = 10_000
 #: Folds, of which each holds out a fifth of the rows.
 FOLDS = 5
-#: How often logistic regression is cross-validated below so many rows, and up to so many parameters: fits are cheap there.
-REPEATS, REPEAT_BELOW, REPEAT_PARAMETERS = 3, 1000, 256
-#: Rows from which learned links are tried on one fold only, and those from which there is no other: a fifth is enough.
-ONE_FOLD_FROM, ONE_SPLIT_FROM = 5000, 50_000
+#: How often logistic regression of small data is cross-validated: which rows are held out together matters there.
+REPEATS = 3
+#: Rows below which, and parameters up to which, that is cheap.
+REPEAT_BELOW, REPEAT_PARAMETERS = 1000, 256
+#: Rows from which learned links are tried on one fold only: a thousand held-out rows tell them apart.
+ONE_FOLD_FROM = 5000
+#: Rows from which there is one split only: a fifth of them is enough for strengths, too.
+ONE_SPLIT_FROM = 50_000
 
 
 def steps_for(n_rows: int, n_classes: int) -> int:

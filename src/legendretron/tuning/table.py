@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 import torch
 
+from legendretron._internal.extras import import_extra
 from legendretron._internal.fields import (
     BOOLEAN,
     OBJECT,
@@ -81,25 +82,6 @@ def _held_out_from_state(state: dict[str, Any]) -> LabelledRows:
 class Tuning:
     """Candidates with their cross-validated log-loss.
 
-    Attributes
-    ----------
-    rows : list of dict
-        One per candidate and stage; see :attr:`LegendreTronClassifier.tuning_` for the columns.
-    chosen : Candidate
-        The strengths to train with.
-    logistic : Logistic, optional
-        Logistic regression fitted to the folds, if it was chosen: where to begin to fit it to all rows.
-    start : FittedLink, optional
-        The chosen learned link, trained on the rows of the first fold: where to begin to train it on all rows.
-    noise : FoundNoise, optional
-        Noise in the labels, if it was looked for; one of rate 0 if there is none.
-    noise_matrix : ndarray of shape (C, C), optional
-        Its transition matrix, if it is not symmetric.
-    link_test : LinkTest, optional
-        Test of softmax on held-out rows, if learned links were candidates and labels are taken as they are.
-    held_out : LabelledRows, optional
-        What the folds of the chosen candidate predict for rows that they have not seen.
-
     Examples
     --------
     >>> from legendretron.tuning import Candidate
@@ -107,14 +89,16 @@ class Tuning:
     0.01
     """
 
-    chosen: Candidate
-    rows: list[dict[str, Any]] = field(default_factory=list)
-    logistic: Logistic | None = None
-    start: FittedLink | None = None
-    noise: FoundNoise | None = None
-    noise_matrix: np.ndarray | None = None
-    link_test: LinkTest | None = None
-    held_out: LabelledRows | None = None
+    chosen: Candidate  #: the strengths to train with
+    rows: list[dict[str, Any]] = field(default_factory=list)  #: one per candidate and stage
+    logistic: Logistic | None = None  #: fitted to the folds, if it was chosen: where to begin to fit it to all rows
+    start: FittedLink | None = (
+        None  #: the chosen link, trained on the first fold: where to begin to train it on all rows
+    )
+    noise: FoundNoise | None = None  #: noise in the labels, if it was looked for; one of rate 0 if there is none
+    noise_matrix: np.ndarray | None = None  #: its transition matrix (C, C), if it is not symmetric
+    link_test: LinkTest | None = None  #: of softmax, if learned links were candidates and labels are taken as they are
+    held_out: LabelledRows | None = None  #: what the folds of the chosen candidate predict for rows they have not seen
 
     def to_state(self) -> dict[str, Any]:
         """Return what was tried and chosen; models that were trained on the way are left out."""
@@ -150,11 +134,6 @@ class Tuning:
 
     def to_frame(self) -> Any:
         """Return the candidates as a pandas data frame, the best first."""
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise ImportError(
-                "The table of candidates is a pandas data frame; install it with: pip install pandas"
-            ) from error
+        pandas = import_extra("pandas", "the table of candidates", "cli")
         rows = sorted(self.rows, key=lambda row: (not row["chosen"], math.isnan(row["log_loss"]), row["log_loss"]))
-        return pd.DataFrame(rows, columns=list(COLUMNS))
+        return pandas.DataFrame(rows, columns=list(COLUMNS))

@@ -6,8 +6,6 @@ import math
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from legendretron.links import TransitionNoise
 from legendretron.links.noise_models import wrong_share
 from legendretron.tuning.link_search import LinkScore, may_gain, predict_held_out, search_links
@@ -91,7 +89,7 @@ def tune(problem: TuningProblem, links: list[Candidate], *, logistic: bool, alph
         if noise is None or is_believable(noise, problem):
             break
     if best is not None:
-        away = None if base is None else _away(problem, best.losses, base.losses)
+        away = None if base is None else problem.held_out.difference(best.losses, base.losses)
         if away is None or away.mean < -_MUST_GAIN * away.error:
             tuning.chosen, tuning.start, chosen_row = best.candidate, best.models[0], row
             tuning.held_out = predict_held_out(problem, best)
@@ -159,12 +157,6 @@ def _tune_with_matrix(
     return tuning
 
 
-def _away(problem: TuningProblem, losses: np.ndarray, base: np.ndarray) -> Difference:
-    """Difference to the base on the rows that both have been tried on."""
-    both = min(len(losses), len(base))
-    return problem.held_out.first_rows(both).difference(losses[:both], base[:both])
-
-
 def _add_row(
     tuning: Tuning,
     problem: TuningProblem,
@@ -174,9 +166,10 @@ def _add_row(
     base: PathPoint | None,
 ) -> dict[str, Any]:
     """Write a candidate into the table, with the share of wrong labels that it assumes."""
-    held_out = problem.held_out.first_rows(len(tried.losses))
-    mean = held_out.mean(tried.losses)
-    away = Difference(math.nan, math.nan) if base is None else _away(problem, tried.losses, base.losses)
+    held_out = problem.held_out
+    mean, away = held_out.mean(tried.losses), Difference(math.nan, math.nan)
+    if base is not None:
+        away = held_out.difference(tried.losses, base.losses)
     noise = tried.estimate
     plain = "logistic regression" if problem.fixed_link is None else "fixed link"
     row = {
@@ -185,7 +178,7 @@ def _add_row(
         "link_alpha": candidate.link_alpha,
         "label_noise": problem.known_share if noise is None else wrong_share(noise.rate, problem.n_classes),
         "steps": steps,
-        "held_out_rows": held_out.n_rows,
+        "held_out_rows": held_out.first_rows(len(tried.losses)).n_rows,
         "log_loss": mean.mean,
         "standard_error": mean.error,
         "difference": away.mean,

@@ -43,8 +43,10 @@ TEMPERATURES = tuple(float(1.2**power) for power in range(-6, 11))
 SURE_ERRORS = 2.5
 #: Share of wrong labels below which there is little to gain, and a model that nearly fits looks like noise.
 _LEAST_SHARE = 0.05
-#: Highest rate that is searched, so that losses are finite; and the highest that can be told from labels by chance alone.
-_HIGHEST, _HIGHEST_BELIEVED = 0.98, 0.85
+#: Highest rate that is searched, so that losses are finite.
+_HIGHEST = 0.98
+#: Highest rate that is believed: more cannot be told from labels by chance alone.
+_HIGHEST_BELIEVED = 0.85
 #: Probability of the true class from which a row is clear: it is as seldom wrong as does not matter.
 _CLEAR = 1.0 - _LEAST_SHARE
 #: Highest agreement of noise, which is near 0; that of a model that does not fit is near 1.
@@ -154,12 +156,7 @@ def estimate_rates(
 ) -> tuple[RateEstimate, Tensor]:
     """Fit temperature and rate to held-out rows, and the rate to training rows.
 
-    Returns
-    -------
-    RateEstimate
-        Not checked yet.
-    Tensor of shape (n, C)
-        Log-probabilities of the observed labels of the held-out rows, with the rate that fits them best.
+    Returns the estimate, and log-probabilities (n, C) of observed labels of held-out rows, with the rate that fits them best.
     """
     n, n_classes = held_out.log_p.shape
     part = held_out.select(thin(n))
@@ -233,12 +230,7 @@ def check_estimate(
 ) -> RateEstimate:
     """Add to an estimate how far neighbours and trees agree with suspicious labels, and the bound of the rate.
 
-    Parameters
-    ----------
-    rows : ndarray of shape (n,)
-        Those that are predicted, each by a model that has not seen it.
-    log_q, labels : Tensor of shape (n, C), Tensor of shape (n,)
-        Log-probabilities of observed labels, with the noise of the estimate; observed labels.
+    Models that have not seen the rows predict observed labels by ``log_q`` (n, C), with the noise of the estimate.
     """
     if not _is_enough(estimate, problem):
         return estimate
