@@ -134,6 +134,13 @@ def test_one_is_chosen_however_few_steps_and_candidates_there_are(make_problem, 
     assert len(tuning.rows) == min(2, n_candidates) + (3 if steps == 4 and n_candidates == 3 else 0)
 
 
+@pytest.mark.parametrize(("make", "rejected"), [(bent_data, True), (lambda: logistic_data(n=600, c=2), False)])
+def test_links_of_two_classes_are_tried_if_the_test_that_is_shown_rejects_softmax(make_problem, make, rejected):
+    tuning = tune(make_problem(*make(), steps=8), LINKS[:1], logistic=True)
+    assert tuning.link_test.is_rejected == rejected
+    assert any(row["model"] == "learned link" for row in tuning.rows) == rejected
+
+
 def test_a_strength_that_is_given(make_problem):
     x, y = logistic_data(n=60)
     tuning = tune(make_problem(x, y), [], logistic=True, alpha=0.7)
