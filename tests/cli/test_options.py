@@ -62,7 +62,6 @@ def test_help_says_what_auto_is(run, monkeypatch):
     assert f"auto: {rules.LEARNING_RATE}." in shown
     assert f"hidden={rules.hidden_for(300, 3)} units ({rules.hidden_for(299, 3)} below 300 rows" in shown
     assert f"(default: {rules.FOLDS}; from {rules.ONE_SPLIT_FROM:,} rows on, one fifth is held out once)" in shown
-    assert rules.HELD_OUT == 1 / 5
 
 
 def test_defaults_of_calibrate_are_those_of_the_calibrator():

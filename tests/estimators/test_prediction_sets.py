@@ -17,7 +17,7 @@ from legendretron import (
 from legendretron.datasets import symmetric_noise, symmetric_transition
 from legendretron.estimators.resuming import ChosenStrengths
 from legendretron.tuning import Candidate, Tuning
-from legendretron.tuning.noise_rates import LabelledRows
+from legendretron.tuning.problem import LabelledRows
 
 X, Y = make_classification(3000, 6, n_informative=4, n_redundant=0, n_classes=3, class_sep=1.2, random_state=0)
 TRAIN, TEST = slice(0, 1000), slice(1000, None)

@@ -15,7 +15,7 @@ def test_what_is_run():
     assert not is_run(benchmark.NETWORK, "tae", 0.2, 0), "wrong labels are for large tables"
     assert is_run(benchmark.WITHOUT, "letter", 0.2, 0)
     assert not is_run(benchmark.WITHOUT, "letter", 0.0, 0)
-    assert not is_run("CatBoostClassifier()", "letter", 0.0, 1), "slow models have fewer splits"
+    assert not is_run("RealMLP_TD_Classifier()", "letter", 0.0, 1), "slow models have fewer splits"
 
 
 def test_a_small_study(folder, tmp_path, monkeypatch):  # noqa: F811

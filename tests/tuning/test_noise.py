@@ -10,17 +10,11 @@ import torch
 
 from legendretron.datasets import flip_labels, pair_transition, symmetric_noise
 from legendretron.links import SymmetricNoise, TransitionNoise
-from legendretron.training import as_features
 from legendretron.tuning import tune
-from legendretron.tuning.candidates import link_candidates
 from legendretron.tuning.logistic_path import LogisticPath
-from legendretron.tuning.noise_checks import is_believable, least_bound
 from legendretron.tuning.noise_matrix import estimate_matrix, has_pattern
-from legendretron.tuning.noise_rates import LabelledRows, RateEstimate, estimate_rates
-from legendretron.tuning.noise_search import search_noise
-from legendretron.tuning.trees import Trees, grow_trees
-
-CPU = torch.device("cpu")
+from legendretron.tuning.problem import LabelledRows, Trees, link_candidates
+from legendretron.tuning.wrong_labels import RateEstimate, estimate_rates, is_believable, least_bound
 
 
 def sure_data(n=300, c=3, d=4, seed=0):
@@ -87,21 +81,19 @@ def test_both_rates_and_the_doubt():
 
 
 @pytest.mark.parametrize(("n_classes", "wrong"), [(2, 0.0), (4, 0.2), (2, 0.4)])
-def test_the_clearest_rows_bound_the_share_of_wrong_labels(n_classes, wrong):
+def test_the_clearest_rows_bound_the_share_of_wrong_labels(make_problem, n_classes, wrong):
     x, y = sure_data(n=1500, c=n_classes)
     labels = symmetric_noise(y, wrong, n_classes, 0)
-    trees = grow_trees(as_features(x, torch.float64, CPU), torch.as_tensor(labels), n_classes, np.arange(1500))
-    assert (labels != y).mean() <= least_bound(trees) < (labels != y).mean() + 0.12
+    bound = least_bound(make_problem(x, labels).trees)
+    assert (labels != y).mean() <= bound < (labels != y).mean() + 0.12
 
 
-def test_sparse_rows_grow_the_same_trees():
+def test_sparse_rows_grow_the_same_trees(make_problem):
     x, y = sure_data(n=600, c=3)
-    x = np.where(np.abs(x) < 0.5, 0.0, x)
-    sparse, dense = (
-        grow_trees(as_features(rows, torch.float64, CPU), torch.as_tensor(y), 3, np.arange(0, 600, 2))
-        for rows in (scipy.sparse.csr_array(x), x)
-    )
+    x, weight = np.where(np.abs(x) < 0.5, 0.0, x), np.arange(600) % 2  # rows without weight are left out
+    sparse, dense = (make_problem(rows, y, weight=weight).trees for rows in (scipy.sparse.csr_array(x), x))
     np.testing.assert_array_equal(sparse.rows, dense.rows)
+    assert (sparse.rows % 2 == 1).all()
     np.testing.assert_allclose(sparse.proba.sum(1), 1.0)
     assert np.corrcoef(sparse.proba.ravel(), dense.proba.ravel())[0, 1] > 0.95
 
@@ -119,7 +111,7 @@ def test_labels_that_are_a_matter_of_chance_are_not_wrong(make_problem):
     """A floor fits them better, and suspicious rows are alone. But where labels are clearest, hardly any are wrong."""
     x, y = titanic()
     path = LogisticPath(make_problem(x, y))
-    points, believed = search_noise(path, path.search(), always=False, fixed=False)
+    points, believed = path.search_noise(path.search(), always=False, fixed=False)
     estimate = points[0].estimate
     assert not believed
     assert estimate.agreement < 0.1
@@ -186,7 +178,7 @@ def test_noise_is_found_where_there_is_some(make_problem):
     x, y = sure_data(c=c, seed=1)
     problem = make_problem(x, symmetric_noise(y, 0.2, c, 0), find_noise="if it helps")
     path = LogisticPath(problem)
-    points, found = search_noise(path, path.search(), always=False, fixed=False)
+    points, found = path.search_noise(path.search(), always=False, fixed=False)
     share = points[0].estimate.rate * (c - 1) / c
     assert found
     assert abs(share - 0.2) < 0.06
@@ -196,7 +188,7 @@ def test_noise_is_found_where_there_is_some(make_problem):
 def test_no_noise_where_there_is_none(make_problem):
     x, y = sure_data()
     path = LogisticPath(make_problem(x, y))
-    points, found = search_noise(path, path.search(), always=False, fixed=False)
+    points, found = path.search_noise(path.search(), always=False, fixed=False)
     assert not found
     assert [point.rate for point in points] == [0.0]  # only asked
 
@@ -212,7 +204,7 @@ def corner(n=900, seed=0):
 def test_a_model_that_does_not_fit_is_not_noise(make_problem):
     x, y = corner()
     path = LogisticPath(make_problem(x, y))
-    points, _ = search_noise(path, path.search(), always=False, fixed=False)
+    points, _ = path.search_noise(path.search(), always=False, fixed=False)
     assert path.check_estimate(points[0]).estimate.agreement > 0.5
     problem = make_problem(x, y, find_noise="if it helps")
     tuning = tune(problem, [], logistic=True)
@@ -242,6 +234,9 @@ def test_a_pattern_is_found_unasked(make_problem):
     assert patterns == [True, False, False]
     tuning = tune(make_problem(x, pairs, find_noise="if it helps"), [], logistic=True)
     assert np.abs(tuning.noise_matrix - pair_transition(3, 0.3)).max() < 0.15
+    shown = [row["label_noise"] for row in tuning.rows]
+    assert shown == pytest.approx([tuning.noise.rate * 2 / 3] * len(shown), abs=1e-3)
+    assert 0.2 < shown[0] < 0.4
     assert tune(make_problem(x, random, find_noise="if it helps"), [], logistic=True).noise_matrix is None
 
 

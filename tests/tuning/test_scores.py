@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from legendretron.tuning.candidates import ALPHAS, LINK_ALPHA, Candidate, link_candidates
-from legendretron.tuning.link_search import _padded
+from legendretron.tuning.problem import ALPHAS, LINK_ALPHA, Candidate, link_candidates
 from legendretron.tuning.scores import HeldOut, doubted_rows, held_out_loss
 
 FOLDS = [
@@ -97,12 +96,6 @@ def test_candidates():
     assert len(set(tied)) == len(tied) > len(ALPHAS)
     assert Candidate(0.1, math.inf).is_logistic
     assert not Candidate(0.1, 1e-4).is_logistic
-
-
-def test_folds_of_different_sizes_as_one_table():
-    rows, weights = _padded([np.array([4, 5, 6]), np.array([7])], np.arange(8.0))
-    assert rows.tolist() == [[4, 5, 6], [7, 7, 7]]
-    assert weights.tolist() == [[4.0, 5.0, 6.0], [7.0, 0.0, 0.0]]
 
 
 def test_doubt_follows_the_margins():

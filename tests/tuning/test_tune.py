@@ -15,8 +15,8 @@ from legendretron import MultinomialLogisticClassifier
 from legendretron.training import as_features
 from legendretron.training.progress import Progress
 from legendretron.tuning import link_search, logistic_path, tune
-from legendretron.tuning.candidates import Candidate, link_candidates
 from legendretron.tuning.logistic_path import LogisticPath
+from legendretron.tuning.problem import Candidate, link_candidates
 from legendretron.tuning.table import COLUMNS
 from legendretron.tuning.tune import FALLBACK_ALPHA
 from tests.tuning.conftest import bent_data, logistic_data
@@ -51,8 +51,8 @@ def test_the_path_goes_to_both_ends(make_problem):
 
 
 def test_a_strength_means_the_same_for_scikit_learn_in_every_fold(make_problem, monkeypatch):
-    monkeypatch.setattr(logistic_path, "_TOLERANCE", 1e-9)
-    monkeypatch.setattr(logistic_path, "_ITERATIONS", 1000)
+    exactly = functools.partial(logistic_path.fit_logistic, tol=1e-9, max_iter=1000)
+    monkeypatch.setattr(logistic_path, "fit_logistic", exactly)
     x, y = logistic_data(n=80)
     weight = np.random.default_rng(1).random(80) + 0.5
     problem = make_problem(x, y, weight=weight)
@@ -134,6 +134,13 @@ def test_one_is_chosen_however_few_steps_and_candidates_there_are(make_problem, 
     assert len(tuning.rows) == min(2, n_candidates) + (3 if steps == 4 and n_candidates == 3 else 0)
 
 
+@pytest.mark.parametrize(("make", "rejected"), [(bent_data, True), (lambda: logistic_data(n=600, c=2), False)])
+def test_links_of_two_classes_are_tried_if_the_test_that_is_shown_rejects_softmax(make_problem, make, rejected):
+    tuning = tune(make_problem(*make(), steps=8), LINKS[:1], logistic=True)
+    assert tuning.link_test.is_rejected == rejected
+    assert any(row["model"] == "learned link" for row in tuning.rows) == rejected
+
+
 def test_a_strength_that_is_given(make_problem):
     x, y = logistic_data(n=60)
     tuning = tune(make_problem(x, y), [], logistic=True, alpha=0.7)
@@ -173,16 +180,15 @@ def test_ctrl_c_ends_the_search(make_problem, monkeypatch, at, in_path):
 
 
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("cv", [2])
-def test_candidates_that_diverge_are_passed_over(make_problem, cv):
-    x, y = bent_data(n=120)
-    problem = make_problem(x, y, cv=cv, learning_rate=1e30)
+def test_candidates_that_diverge_are_passed_over(make_problem):
+    x, y = bent_data(n=400)
+    problem = make_problem(x, y, cv=2, learning_rate=1e30)
     tuning = tune(problem, LINKS, logistic=True)
     assert tuning.chosen.is_logistic
     assert any(row["log_loss"] == math.inf for row in tuning.rows)
     alone = tune(problem, LINKS, logistic=False)
     assert len(chosen_rows(alone)) == 1
-    some = tune(make_problem(x, y, cv=cv), [Candidate(1e30, 1e30), *LINKS[:2]], logistic=False)
+    some = tune(make_problem(x, y, cv=2), [Candidate(1e30, 1e30), *LINKS[:2]], logistic=False)
     assert some.chosen in LINKS[:2]
 
 

@@ -58,7 +58,9 @@ class _Outcome:
         """What the numbers say, whatever they are."""
         chosen = f"LegendreTron chose {self.choice['text']}."
         if self.choice["model"] == "logistic regression":
-            linear = f"So both are logistic regression, with penalties of their own choice: {self._pair(_OURS, _LOGISTIC)}."
+            linear = (
+                f"So both are logistic regression, with penalties of their own choice: {self._pair(_OURS, _LOGISTIC)}."
+            )
         else:
             linear = f"On the test rows it is {self._verdict(_OURS)}: {self._pair(_OURS, _LOGISTIC)}."
         networks = f"Networks beside boosting: {self._verdict(_NETWORKS)}, {self._pair(_NETWORKS, _BOOSTING)}."

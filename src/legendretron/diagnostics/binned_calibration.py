@@ -9,8 +9,6 @@ from numpy.typing import ArrayLike
 
 from legendretron._internal.arguments import check_choice, check_integer
 
-__all__ = ["CalibrationCurve", "calibration_curve", "expected_calibration_error"]
-
 
 @dataclass(frozen=True)
 class CalibrationCurve:
@@ -21,7 +19,7 @@ class CalibrationCurve:
     edges : ndarray of shape (n_bins + 1,)
         Bounds of the bins.
     count : ndarray of shape (n_bins,)
-        Predictions in each bin; with weights, which are scaled to a mean of one, their sums.
+        Predictions in each bin: sums of weights, which are scaled to a mean of one.
     confidence, frequency, standard_error : ndarray of shape (n_bins,)
         Mean predicted probability, share that came true, and the standard error of that share; NaN in empty bins.
 
@@ -29,7 +27,7 @@ class CalibrationCurve:
     --------
     >>> curve = calibration_curve([0, 1, 0, 0], [[0.9, 0.1], [0.9, 0.1], [0.9, 0.1], [0.6, 0.4]], n_bins=2)
     >>> curve.count.tolist(), float(curve.frequency[1])
-    ([0, 4], 0.75)
+    ([0.0, 4.0], 0.75)
     """
 
     edges: np.ndarray
@@ -43,19 +41,14 @@ class CalibrationCurve:
         cls, confidence: np.ndarray, right: np.ndarray, n_bins: int = 15, weight: np.ndarray | None = None
     ) -> CalibrationCurve:
         """Return the curve of probabilities ``(m,)`` and whether each came true ``(m,)``, with weights ``(m,)``."""
+        weight = row_weights(weight, len(confidence))
         edges = np.linspace(0, 1, n_bins + 1)
         bins = np.clip(np.digitize(confidence, edges[1:-1], right=True), 0, n_bins - 1)
+        count = np.bincount(bins, weight, n_bins)
         with np.errstate(invalid="ignore", divide="ignore"):
-            count: np.ndarray
-            independent: np.ndarray
-            if weight is None:
-                count = independent = np.bincount(bins, minlength=n_bins)
-                mean, share = (np.bincount(bins, values, n_bins) / count for values in (confidence, right))
-            else:
-                count = np.bincount(bins, weight, n_bins)
-                mean, share = (np.bincount(bins, weight * values, n_bins) / count for values in (confidence, right))
-                # as many rows of equal weight would have the same variance
-                independent = count**2 / np.bincount(bins, weight**2, n_bins)
+            mean, share = (np.bincount(bins, weight * values, n_bins) / count for values in (confidence, right))
+            # as many rows of equal weight would have the same variance
+            independent = count**2 / np.bincount(bins, weight**2, n_bins)
             error = np.sqrt(share * (1 - share) / independent)
         return cls(edges, count, mean, share, error)
 
@@ -102,16 +95,14 @@ def calibration_curve(
     """
     check_integer("n_bins", n_bins, 1)
     confidence, right = outcomes(y, p, kind, column)
-    weight = row_weights(sample_weight, len(confidence))
-    if weight is not None:
-        weight = np.repeat(weight, confidence.shape[1])
+    weight = np.repeat(row_weights(sample_weight, len(confidence)), confidence.shape[1])
     return CalibrationCurve.of_outcomes(confidence.ravel(), right.ravel(), n_bins, weight)
 
 
-def row_weights(sample_weight: ArrayLike | None, n_rows: int) -> np.ndarray | None:
-    """Return weights of rows scaled to a mean of one, so that their sums are numbers of rows; None if there are none."""
+def row_weights(sample_weight: ArrayLike | None, n_rows: int) -> np.ndarray:
+    """Return weights of rows scaled to a mean of one, so that their sums are numbers of rows; ones if there are none."""
     if sample_weight is None:
-        return None
+        return np.ones(n_rows)
     weight = np.asarray(sample_weight, dtype=float)
     if weight.shape != (n_rows,) or not np.isfinite(weight).all() or weight.min() < 0 or not weight.max() > 0:
         raise ValueError(

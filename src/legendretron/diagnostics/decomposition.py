@@ -27,19 +27,9 @@ from legendretron._internal.arguments import check_choice, check_integer
 from legendretron.calibration.fitting import calibrate
 from legendretron.diagnostics.binned_calibration import outcomes, row_weights
 from legendretron.diagnostics.intervals import Estimate, drawn_means, interval
+from legendretron.diagnostics.properness_check import floating_state
 from legendretron.diagnostics.scores import row_scores
 from legendretron.losses import ProperLoss
-
-__all__ = [
-    "LEAST_ROWS",
-    "Decomposition",
-    "Fold",
-    "Recalibrated",
-    "decompose",
-    "folds_for",
-    "out_of_fold",
-    "recalibrate",
-]
 
 #: Fewer rows cannot be divided.
 LEAST_ROWS = 30
@@ -130,7 +120,6 @@ def decompose(
     outcomes(y, p)  # checks both
     y, p = np.asarray(y), np.asarray(p, dtype=np.float64)
     weight = row_weights(sample_weight, len(y))
-    weight = np.ones(len(y)) if weight is None else weight
     log_p = np.log(np.maximum(p, _LEAST))
     if calibrated is None:
         folds = folds_for(len(y), seed)
@@ -158,9 +147,8 @@ def _losses(y: np.ndarray, log_p: np.ndarray, loss: str | ProperLoss) -> np.ndar
         check_choice("loss", loss, ("log", "brier"))
         rows = row_scores(y, log_p)
         return rows.log_loss if loss == "log" else rows.brier
-    like = next(
-        (part for part in (*loss.parameters(), *loss.buffers()) if part.is_floating_point()), torch.empty(0).double()
-    )
+    like = floating_state(loss)
+    like = torch.empty(0).double() if like is None else like
     p = np.exp(log_p)
     with torch.no_grad():
         losses = loss.partial_losses(torch.as_tensor(p / p.sum(1, keepdims=True)).to(like))

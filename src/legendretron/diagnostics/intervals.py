@@ -6,8 +6,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["DRAWS", "LEVEL", "Estimate", "drawn_means", "exact_interval", "interval"]
-
 #: How often rows are drawn.
 DRAWS = 1000
 #: With more rows, groups of rows are drawn, about so many.
@@ -34,14 +32,8 @@ class Estimate(NamedTuple):
 def drawn_means(columns: np.ndarray, weight: np.ndarray, seed: int) -> np.ndarray:
     """Draw rows with replacement, again and again, and return the weighted mean of each column: (draws, k).
 
-    Many rows are divided into groups at random, and groups are drawn: means then vary as much, and take less time.
-
-    Parameters
-    ----------
-    columns : array of shape (n, k)
-        Values of each row.
-    weight : array of shape (n,)
-        Weights of the rows; they go with the rows.
+    Many rows are divided into groups at random, and groups are drawn: means then vary as much, and take less time. Weights go
+    with the rows.
     """
     rng = np.random.default_rng(seed)
     weighted = np.column_stack([columns * weight[:, None], weight])

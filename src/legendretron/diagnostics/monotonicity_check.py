@@ -8,8 +8,6 @@ from dataclasses import asdict, dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-__all__ = ["MonotonicityCheck", "monotonicity"]
-
 
 @dataclass(frozen=True)
 class MonotonicityCheck:

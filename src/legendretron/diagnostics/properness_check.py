@@ -11,8 +11,6 @@ from torch import Tensor
 from legendretron._internal.validation import check_integer
 from legendretron.losses import ProperLoss
 
-__all__ = ["PropernessCheck", "properness"]
-
 
 @dataclass(frozen=True)
 class PropernessCheck:
@@ -84,7 +82,7 @@ def properness(
     partial, n_classes = _partial_losses(loss, n_classes)
     check_integer("n_starts", n_starts, 1)
     check_integer("n_rounds", n_rounds, 1)
-    like = _floating_state(loss)
+    like = floating_state(loss)
     dtype = dtype or (torch.float64 if like is None else like.dtype)
     device = torch.device("cpu") if like is None else like.device
     generator = torch.Generator().manual_seed(seed)
@@ -125,7 +123,7 @@ def _partial_losses(
     return (loss.partial_losses if isinstance(loss, ProperLoss) else loss), wanted
 
 
-def _floating_state(loss: object) -> Tensor | None:
+def floating_state(loss: object) -> Tensor | None:
     """A parameter or buffer to take precision and device from."""
     if not isinstance(loss, torch.nn.Module):
         return None

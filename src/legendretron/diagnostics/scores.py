@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from sklearn.metrics import precision_recall_fscore_support
 
 from legendretron._internal.chunks import chunks
 from legendretron.diagnostics.binned_calibration import row_weights
 from legendretron.diagnostics.smooth_calibration import smooth_error_of_outcomes
-
-__all__ = ["RowScores", "Scores", "area_under_curve", "baseline_of", "class_scores", "row_scores", "scores_of"]
 
 
 @dataclass(frozen=True)
@@ -85,19 +84,17 @@ def scores_of(
     """
     rows, weight = row_scores(y, log_p), row_weights(sample_weight, len(y))
 
-    def mean(values: np.ndarray) -> float:
-        return float(values.mean() if weight is None else weight @ values / len(values))
-
+    accuracy, log_loss, brier = (float(np.average(part, weights=weight)) for part in (rows.right, *rows[:2]))
     return Scores(
-        accuracy=mean(rows.right),
-        log_loss=mean(rows.log_loss),
-        brier=mean(rows.brier),
+        accuracy,
+        log_loss,
+        brier,
         calibration_error=rows.calibration_error(weight) if ordered else math.nan,
         auc=_auc(y, log_p, weight) if ordered else math.nan,
     )
 
 
-def _auc(y: np.ndarray, log_p: np.ndarray, weight: np.ndarray | None) -> float:
+def _auc(y: np.ndarray, log_p: np.ndarray, weight: np.ndarray) -> float:
     if log_p.shape[1] == 2:
         # log-odds: probabilities near 1 round to the same
         return area_under_curve(log_p[:, 1] - log_p[:, 0], y == 1, weight)[0]
@@ -114,25 +111,11 @@ def area_under_curve(
 ) -> tuple[float, np.ndarray | None]:
     """Area under the ROC curve: the share of pairs of a positive and a negative row in the right order, ties counting half.
 
-    Parameters
-    ----------
-    scores : array of shape (n,)
-        Higher for rows that are more probably positive.
-    positive : array of bool of shape (n,)
-        Which rows are.
-    sample_weight : array of shape (n,), optional
-        Weight of each row; a pair has the product.
-    influence : bool
-        Whether to return what each row adds to the area, too: with ``a`` these values, the weighted mean of ``area + a`` over
-        rows drawn with replacement is the area of these rows, up to terms of the order ``1 / n``. Its variance is DeLong's.
-
-    Returns
-    -------
-    area : float
-        NaN if all rows are positive, or none.
-    influence : ndarray of shape (n,) or None
+    It is NaN if all rows are positive, or none; a pair has the product of the weights. With ``influence``, what each row adds
+    to the area is returned, too. With ``a`` these values, the weighted mean of ``area + a`` over rows drawn with replacement
+    is the area of these rows, up to terms of the order ``1 / n``; its variance is DeLong's.
     """
-    weight = np.ones(len(scores)) if sample_weight is None else np.asarray(sample_weight, dtype=float)
+    weight = row_weights(sample_weight, len(scores))
     totals = np.array([weight[~positive].sum(), weight[positive].sum()])
     if not totals.all():
         return float("nan"), np.full(len(scores), np.nan) if influence else None
@@ -175,11 +158,9 @@ def class_scores(
     y: np.ndarray, predicted: np.ndarray, n_classes: int, sample_weight: np.ndarray | None = None
 ) -> list[dict[str, float]]:
     """Return rows, precision and recall of each class; NaN where there is nothing to count."""
-    weight = np.ones(len(y)) if sample_weight is None else np.asarray(sample_weight, dtype=float)
-    predicted_weight, true_weight = np.bincount(predicted, weight, n_classes), np.bincount(y, weight, n_classes)
-    right = np.bincount(y, weight * (predicted == y), n_classes)
-    with np.errstate(invalid="ignore"):
-        precision, recall = right / predicted_weight, right / true_weight
+    precision, recall, _, _ = precision_recall_fscore_support(
+        y, predicted, labels=np.arange(n_classes), sample_weight=sample_weight, zero_division=np.nan
+    )
     count = np.bincount(y, minlength=n_classes)
     return [
         {"rows": int(n), "precision": float(p), "recall": float(r)}

@@ -13,8 +13,6 @@ from scipy.optimize import brentq
 from legendretron._internal.arguments import check_integer, check_open_unit
 from legendretron.diagnostics.binned_calibration import outcomes, row_weights
 
-__all__ = ["SmoothCalibrationCurve", "smooth_calibration_curve", "smooth_calibration_error"]
-
 #: Cells between 0 and 1 into which predictions are sorted before smoothing; far narrower than any useful bandwidth.
 _CELLS = 2048
 #: Fewest predictions under the kernel for which a frequency is shown.
@@ -117,7 +115,7 @@ def smooth_calibration_curve(
     check_integer("seed", seed, 0)
     check_open_unit("level", level)
     sums = _Sums(*outcomes(y, p, kind, column))
-    rows = _weights(sample_weight, sums.n_rows)
+    rows = row_weights(sample_weight, sums.n_rows)
     count, residuals = sums.count(rows), sums.residuals(rows)
     if isinstance(bandwidth, str) and bandwidth == "auto":
         squares, mean_weight = sums.squares(rows), sums.count(rows**2) / np.maximum(count, 1e-300)
@@ -168,7 +166,7 @@ def smooth_error_of_outcomes(
 ) -> float:
     """Smooth calibration error of probabilities ``(n, k)`` and whether each came true ``(n, k)``."""
     sums = _Sums(confidence, right)
-    rows = _weights(sample_weight, sums.n_rows)
+    rows = row_weights(sample_weight, sums.n_rows)
     return _find_bandwidth(sums.residuals(rows) / sums.count(rows).sum())
 
 
@@ -180,15 +178,10 @@ def smooth_errors_by_chance(
     In each cell, the sum of the residuals is drawn from the normal distribution with its mean, zero, and its variance.
     """
     sums = _Sums(confidence[:, None], np.zeros((len(confidence), 1)))
-    rows = _weights(sample_weight, sums.n_rows)
+    rows = row_weights(sample_weight, sums.n_rows)
     spread = np.sqrt(sums.count(rows**2 * confidence * (1.0 - confidence))) / rows.sum()
     rng = np.random.default_rng(seed)
     return np.array([_find_bandwidth(spread * rng.standard_normal(_CELLS)) for _ in range(n_draws)])
-
-
-def _weights(sample_weight: ArrayLike | None, n_rows: int) -> np.ndarray:
-    weight = row_weights(sample_weight, n_rows)
-    return np.ones(n_rows) if weight is None else weight
 
 
 class _Sums:

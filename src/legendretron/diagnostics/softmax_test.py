@@ -1,19 +1,19 @@
 r"""A score test of softmax against learned links.
 
 If softmax is right, residuals :math:`r_i = e_{y_i} - p_i` of rows that a model has not seen are uncorrelated with every
-function of its logits :math:`z_i`. A learned link bends the logits along directions :math:`a`,
+function of its logits :math:`z_i`. A learned link bends the logits, :math:`z_j \mapsto z_j + \theta\, \varphi(u_j)` with
+:math:`u_j = z_j - \bar z` and :math:`\varphi(u) = \sqrt{1 + u^2}`. So the scores :math:`s_{ij} = r_{ij}\, \varphi(u_{ij})` of
+each class have mean zero; two classes have the scores of one, with :math:`\varphi(u) = \tanh u` as well. What another
+temperature, other biases or other weights could explain is removed first: the logits are recalibrated, and each
+:math:`\varphi(u_j)` is replaced by its residual after a weighted regression on a constant, :math:`u_j`, and the features if
+they are given. With :math:`V` the covariance of the scores, :math:`T = n\, \bar s^T V^{-1} \bar s` has Hotelling's
+distribution with :math:`J` degrees of freedom, and :math:`(T - J) / 2n` estimates what the best link of this family gains in
+log-loss per row.
 
-.. math:: z \mapsto z + \theta\, a\, \varphi(a^T z), \qquad \varphi(u) = \sqrt{1 + u^2},
-
-so the scores :math:`s_i = a^T r_i\, \varphi(a^T z_i)` have mean zero. There is one direction for each class, against the mean
-of the others; two classes have one direction, and :math:`\varphi(u) = \tanh u` as well. What another temperature, other
-biases or other weights could explain is removed first: the logits are recalibrated, and each :math:`\varphi(a^T z)` is
-replaced by its residual after a weighted regression on a constant, :math:`a^T z`, and the features if they are given. With
-:math:`V` the covariance of the scores, :math:`T = n\, \bar s^T V^{-1} \bar s` has Hotelling's distribution with :math:`J`
-degrees of freedom, and :math:`(T - J) / 2n` estimates what the best link of this family gains in log-loss per row.
-
-Scores that are estimated from few rows, less than ten for each coefficient, are themselves bent: then softmax of these scores
-is rejected too often, even if softmax of the true ones is right.
+The mean of two estimates of :math:`V` is taken. That of the scores, :math:`\sum_i s_i s_i^T / n`, is too small in some
+directions if there are many classes, and few rows of each. That of the probabilities, by
+:math:`\mathrm{Cov}(r) = \mathrm{diag}(p) - p p^T`, is too small if a model is surer than it may be. With either of them
+alone, softmax is rejected too often.
 """
 
 from __future__ import annotations
@@ -30,12 +30,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from legendretron._internal.fields import check_fields, list_of, number
 
-__all__ = ["LinkTest", "link_test", "score_test"]
-
 #: Directions whose variance is below this share of the largest are combinations of the others.
 _LEAST_VARIANCE = 1e-4
 #: Rows for each feature from which features are taken into account: with fewer they could explain anything.
 _ROWS_FOR_A_FEATURE = 10
+#: Most multiplications for features, which takes some seconds.
+_MOST_WORK = 2e10
+#: Softmax is rejected below this p-value.
 _LEVEL = 0.05
 _NUMBERS = ("statistic", "df", "p_value", "gain", "gain_error")
 
@@ -73,9 +74,14 @@ class LinkTest:
     class_p_values: np.ndarray
 
     @property
+    def is_rejected(self) -> bool:
+        """Whether softmax is rejected at 5 %."""
+        return self.p_value < _LEVEL
+
+    @property
     def rejected_classes(self) -> np.ndarray:
         """Classes for which softmax is rejected at 5 %, corrected for their number; none if it is not rejected at all."""
-        if self.p_value >= _LEVEL:
+        if not self.is_rejected:
             return self.classes[:0]
         return self.classes[self.class_p_values < _LEVEL / len(self.classes)]
 
@@ -94,9 +100,7 @@ class LinkTest:
         return cls(statistic, int(df), p_value, gain, error, np.arange(len(p_values)), p_values)
 
     def __str__(self) -> str:
-        if self.p_value >= _LEVEL:
-            return f"softmax will do (p = {self.p_value:.2g})"
-        return f"softmax is rejected (p = {self.p_value:.2g})"
+        return f"softmax {'is rejected' if self.is_rejected else 'will do'} (p = {self.p_value:.2g})"
 
 
 def link_test(estimator: Any, X: Any, y: Any) -> LinkTest:
@@ -155,87 +159,67 @@ def score_test(
     features: np.ndarray | None = None,
     classes: np.ndarray | None = None,
     sample_weight: np.ndarray | None = None,
-    robust: bool = True,
 ) -> LinkTest:
     """Test softmax by the log-probabilities (n, C) of held-out rows and their labels from 0.
 
     Parameters
     ----------
-    log_proba : ndarray of shape (n, C)
-        Log-probabilities by softmax.
-    labels : ndarray of shape (n,)
-        Classes from 0.
     features : ndarray of shape (n, d), optional
-        What the logits are linear in; left out if there are too few rows for them.
+        What the logits are linear in; left out if there are too few rows for them, or it would take long.
     classes : ndarray of shape (C,), optional
         Names of the classes.
     sample_weight : ndarray of shape (n,), optional
         Weights of the rows; only their ratios matter.
-    robust : bool
-        Whether the covariance is that of the scores, or the one that predicted probabilities imply. The second has more
-        power, but rejects too often where a model is surer than it may be.
     """
     n, n_classes = log_proba.shape
     if n < 2:
         raise ValueError(f"a test needs at least 2 rows, got {n}.")
     share = np.ones(n) if sample_weight is None else sample_weight / sample_weight.mean()
     log_p = _recalibrate(log_proba, labels, share)
-    p = np.exp(log_p)
-    residual = -p
-    residual[np.arange(n), labels] += 1.0
-    directions = np.eye(n_classes) - 1.0 / n_classes
-    if n_classes == 2:
-        directions = directions[:1]
-    u = log_p @ directions.T
+    u = log_p - log_p.mean(axis=1, keepdims=True)
     u = (u - np.median(u, axis=0)) / np.maximum(u.std(axis=0), 1e-12)
-    known = [np.ones(n)]
-    if features is not None and n >= _ROWS_FOR_A_FEATURE * features.shape[1]:
-        known += [*((features - features.mean(0)) / np.maximum(features.std(0), 1e-12)).T]
-    shapes = [np.sqrt(1.0 + u**2)]
+    bent, of_class = np.sqrt(1.0 + u**2), np.arange(n_classes)
     if n_classes == 2:
-        shapes.append(np.tanh(u))
-    bent = np.stack(shapes, axis=2)  # (n, directions, shapes)
-    for j, a in enumerate(directions):
-        weight = share * (p @ a**2 - (p @ a) ** 2)
+        bent, of_class = np.column_stack([bent[:, 0], np.tanh(u[:, 0])]), np.zeros(2, dtype=int)
+    p = np.exp(log_p)[:, of_class]
+    known = [np.ones(n)]
+    if features is not None and _can_use(features, n_classes):
+        known += [*((features - features.mean(0)) / np.maximum(features.std(0), 1e-12)).T]
+    for j in np.unique(of_class):
         columns = np.column_stack([*known, u[:, j]])
-        weighted = columns * weight[:, None]
+        weighted = columns * (share * p[:, j] * (1.0 - p[:, j]))[:, None]
         gram = weighted.T @ columns
         gram += max(1e-6 * np.trace(gram) / len(gram), 1e-12) * np.eye(len(gram))
-        bent[:, j] -= columns @ np.linalg.solve(gram, weighted.T @ bent[:, j])
-    bent = bent.reshape(n, -1)
-    directions = directions.repeat(len(shapes), axis=0)
+        own = of_class == j
+        bent[:, own] -= columns @ np.linalg.solve(gram, weighted.T @ bent[:, own])
     bent *= share[:, None]
-    scores = (residual @ directions.T) * bent
-    if robust:
-        variance = scores.T @ scores / n
-    else:
-        mean = bent * (p @ directions.T)
-        variance = np.einsum("nj,nl,nk,jk,lk->jl", bent, bent, p, directions, directions, optimize=True) - mean.T @ mean
-        variance /= n
+    scores = ((labels[:, None] == of_class) - p) * bent
+    expected = bent * p
+    by_model = np.where(of_class[:, None] == of_class, bent.T @ expected, 0.0) - expected.T @ expected
+    variance = (scores.T @ scores + by_model) / (2 * n)
     tiny = np.finfo(np.float64).tiny
     values, vectors = np.linalg.eigh(variance)
     inside = values > max(_LEAST_VARIANCE * values[-1], tiny)
     df = int(inside.sum())
-    mean_score = scores.mean(axis=0)
-    statistic = float(n * ((vectors[:, inside].T @ mean_score) ** 2 / values[inside]).sum())
-    p = _p_value(statistic, df, n)
-    of_class = chi2.sf(n * mean_score**2 / np.maximum(np.diag(variance), tiny), 1)
+    mean = scores.mean(axis=0)
+    statistic = float(n * ((vectors[:, inside].T @ mean) ** 2 / values[inside]).sum())
+    # Hotelling's distribution, which is chi-squared for many rows
+    p_value = float(f.sf(statistic * (n - df) / (df * (n - 1)), df, n - df)) if 0 < df < n else 1.0
+    of_each = chi2.sf(n * mean**2 / np.maximum(np.diag(variance), tiny), 1)
     return LinkTest(
         statistic,
         df,
-        p,
-        (statistic - df) / (2 * n),
-        statistic**0.5 / n,
-        np.arange(n_classes) if classes is None else classes,
-        np.full(2, p) if n_classes == 2 else of_class,
+        p_value,
+        gain=(statistic - df) / (2 * n),
+        gain_error=statistic**0.5 / n,
+        classes=np.arange(n_classes) if classes is None else classes,
+        class_p_values=np.full(2, p_value) if n_classes == 2 else of_each,
     )
 
 
-def _p_value(statistic: float, df: int, n: int) -> float:
-    """By Hotelling's distribution, which is chi-squared for many rows."""
-    if df == 0 or n <= df:
-        return 1.0
-    return float(f.sf(statistic * (n - df) / (df * (n - 1)), df, n - df))
+def _can_use(features: np.ndarray, n_classes: int) -> bool:
+    n, d = features.shape
+    return n >= _ROWS_FOR_A_FEATURE * d and n * d**2 * n_classes <= _MOST_WORK
 
 
 def _recalibrate(log_proba: np.ndarray, labels: np.ndarray, weight: np.ndarray) -> np.ndarray:

@@ -50,8 +50,7 @@ from legendretron.training import LinearModel, Sample, TrainingResult, TrainingS
 from legendretron.training.features import Features
 from legendretron.training.threads import threads_for
 from legendretron.tuning import Candidate, Tuning, batch_size_for, make_folds, steps_for, tune
-from legendretron.tuning.candidates import link_candidates
-from legendretron.tuning.problem import TuningProblem
+from legendretron.tuning.problem import TuningProblem, link_candidates
 from legendretron.tuning.rules import LEARNING_RATE, link_folds_for
 
 __all__ = ["LBFGS_ITERATIONS", "LinearLinkClassifier"]

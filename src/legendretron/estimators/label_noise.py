@@ -13,9 +13,9 @@ from legendretron._internal.fields import BOOLEAN, array, check_fields, list_of,
 from legendretron.links import LabelNoise, Link, NoisyLink, SymmetricNoise, TransitionNoise, clean_link
 from legendretron.links.noise_models import known_noise, replaced_share, wrong_share
 from legendretron.tuning import FoundNoise
-from legendretron.tuning.noise_matrix import share_of_wrong_labels
-from legendretron.tuning.noise_rates import INTERVAL_ERRORS
+from legendretron.tuning.problem import share_of_wrong_labels
 from legendretron.tuning.table import check_matrix
+from legendretron.tuning.wrong_labels import SURE_ERRORS
 
 __all__ = ["FittedNoise", "how_to_find_noise", "is_learned", "make_learned_noise", "read_label_noise"]
 
@@ -104,7 +104,7 @@ class FittedNoise:
             rate = replaced_share(share_of_wrong_labels(matrix, observed), n_classes)
         wrong = wrong_share(rate, n_classes)
         error = 0.0 if known else math.sqrt(wrong * (1.0 - wrong) / max(n_rows, 1))
-        away = INTERVAL_ERRORS * error
+        away = SURE_ERRORS * error
         low, high = (replaced_share(share, n_classes) for share in (wrong - away, wrong + away))
         most = replaced_share(1.0, n_classes)  # symmetric noise ends at 1, a matrix where all labels are wrong
         rates = FoundNoise(min(rate, 1.0 - 1e-9), 1.0, 0.0, rate, max(0.0, low), min(most, high))

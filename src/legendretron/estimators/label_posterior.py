@@ -22,7 +22,8 @@ import math
 import numpy as np
 from scipy.special import softmax
 
-from legendretron.tuning.noise_rates import ENOUGH, TEMPERATURES, best_share
+from legendretron.tuning.problem import ENOUGH
+from legendretron.tuning.wrong_labels import TEMPERATURES, best_share
 
 __all__ = ["calibrate_on_labels", "label_posterior"]
 

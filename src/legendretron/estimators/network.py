@@ -42,10 +42,10 @@ from legendretron.training import TrainingResult, as_features
 from legendretron.tuning import make_folds
 from legendretron.tuning.folds import Fold
 from legendretron.tuning.logistic_path import LogisticPath, PathPoint
-from legendretron.tuning.noise_rates import INTERVAL_ERRORS, LabelledRows
-from legendretron.tuning.problem import TuningProblem
+from legendretron.tuning.problem import LabelledRows, TuningProblem
 from legendretron.tuning.rules import link_folds_for
 from legendretron.tuning.tune import FALLBACK_ALPHA
+from legendretron.tuning.wrong_labels import SURE_ERRORS
 
 __all__ = ["LegendreNetClassifier"]
 
@@ -340,7 +340,7 @@ class LegendreNetClassifier(SavedNetworkClassifier):
                 networks, noise = trained[-1], found.make_noise()
             elif rates.rate > 0.0:
                 # a link that expects too much noise is far too sure, one that expects too little is only a little timid
-                cautious = rates.rate - (rates.rate - rates.low) / INTERVAL_ERRORS
+                cautious = rates.rate - (rates.rate - rates.low) / SURE_ERRORS
                 networks = trained[-1]
                 noise = SymmetricNoise(data.n_classes, cautious, learned=False, dtype=torch.float64)
         if found is not None:

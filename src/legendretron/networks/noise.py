@@ -8,11 +8,9 @@ import numpy as np
 import torch
 
 from legendretron.links import LabelNoise, SymmetricNoise, TransitionNoise
-from legendretron.tuning.noise_checks import check_estimate, is_believable
 from legendretron.tuning.noise_matrix import describe_matrices, estimate_matrices, mean_matrix
-from legendretron.tuning.noise_rates import LabelledRows, RateEstimate, estimate_rates
-from legendretron.tuning.problem import TuningProblem
-from legendretron.tuning.table import FoundNoise
+from legendretron.tuning.problem import LabelledRows, TuningProblem
+from legendretron.tuning.wrong_labels import FoundNoise, RateEstimate, check_estimate, estimate_rates, is_believable
 
 __all__ = ["LabelledPair", "find_noise"]
 
@@ -49,7 +47,7 @@ def find_noise(
     n_classes, auto = problem.n_classes, how == "if it helps"
     estimate = _estimate(problem, plain)
     if auto and not is_believable(estimate, problem):
-        return _no_noise(estimate), None
+        return FoundNoise.none(estimate), None
     rate = min(max(estimate.rate, 0.01), 0.95)
     symmetric = SymmetricNoise(n_classes, rate, learned=False, dtype=torch.float64)
     if how == "matrix":
@@ -62,7 +60,7 @@ def find_noise(
         return found._replace(doubt=0.0), matrix.cpu().numpy()
     better = _estimate(problem, train_with(symmetric))
     if auto and not is_believable(better, problem):
-        return _no_noise(better), None
+        return FoundNoise.none(better), None
     # what is uncertain about predictions is left to the link, which is learned on the same held-out rows
     return FoundNoise(rate, 1.0, 0.0, better.rate, *better.interval), None
 
@@ -72,8 +70,3 @@ def _estimate(problem: TuningProblem, pair: LabelledPair) -> RateEstimate:
     held_out, training, rows = pair
     estimate, log_q = estimate_rates(held_out, training)
     return check_estimate(estimate, problem, rows, log_q, held_out.labels)
-
-
-def _no_noise(estimate: RateEstimate) -> FoundNoise:
-    """No noise; but there may be as much as would fit held-out rows, or as the clearest ones allow."""
-    return FoundNoise(0.0, 1.0, 0.0, 0.0, 0.0, estimate.interval[1] if estimate.most == 1.0 else estimate.most)

@@ -11,9 +11,7 @@ from typing import Any
 import numpy as np
 from sklearn.model_selection import StratifiedGroupKFold, check_cv, train_test_split
 
-from legendretron.tuning.rules import FOLDS, HELD_OUT, ONE_SPLIT_FROM, REPEAT_BELOW, REPEAT_PARAMETERS, REPEATS
-
-__all__ = ["Fold", "make_folds"]
+from legendretron.tuning.rules import FOLDS, ONE_SPLIT_FROM, REPEAT_BELOW, REPEAT_PARAMETERS, REPEATS
 
 Fold = tuple[np.ndarray, np.ndarray]
 
@@ -46,81 +44,58 @@ def make_folds(
     >>> [len(held_out) for _, held_out in folds]
     [5, 5, 5, 5]
     """
-    if copies is not None:
+    if copies is None:
+        splits = _split(cv, X, y, rows, groups, seed)
+    else:
         first = np.unique(copies, return_index=True)[1]
         folds = make_folds(cv, X[first], y[first], np.unique(copies[rows]), groups, seed)
-        return _drop_unseen_classes(
-            ((_with_copies(a, copies, rows), _with_copies(b, copies, rows)) for a, b in folds), y
-        )
+        splits = [(rows[np.isin(copies[rows], a)], rows[np.isin(copies[rows], b)]) for a, b in folds]
+    checked = []
+    for train, held in splits:
+        seen = np.unique(y[train])
+        held = held[np.isin(y[held], seen)]  # of other classes, a model knows nothing
+        if len(seen) >= 2 and len(held):
+            checked.append((train, held))
+    return checked
+
+
+def _split(cv: Any, X: Any, y: np.ndarray, rows: np.ndarray, groups: Any, seed: int) -> list[Fold]:
     labels = y[rows]
     counts = np.unique(labels, return_counts=True)[1]
     if groups is not None:
         groups = np.asarray(groups)
         if groups.shape != (len(y),):
             raise ValueError(f"groups must have one entry per row, {len(y)}, got shape {groups.shape}.")
-    if cv is None or isinstance(cv, int | np.integer):
-        n_folds = FOLDS if cv is None else int(cv)
+    if not (cv is None or isinstance(cv, int | np.integer)):
+        splits = check_cv(cv, y, classifier=True).split(X, y, groups)
+        parts = ([np.asarray(part) for part in split] for split in splits)
+        indices = ([np.flatnonzero(part) if part.dtype == bool else part for part in split] for split in parts)
+        return [(train[np.isin(train, rows)], held[np.isin(held, rows)]) for train, held in indices]
+    n_folds = FOLDS if cv is None else int(cv)
+    if n_folds < 2:
+        raise ValueError(f"cv must be at least 2 folds, got {cv!r}.")
+    if groups is not None:
+        n_folds = min(n_folds, len(np.unique(groups[rows])))
         if n_folds < 2:
-            raise ValueError(f"cv must be at least 2 folds, got {cv!r}.")
-        if groups is not None:
-            n_folds = min(n_folds, len(np.unique(groups[rows])))
-            if n_folds < 2:
-                raise ValueError("groups must hold at least 2 groups to choose strengths by cross-validation, got 1.")
-            splitter = StratifiedGroupKFold(n_folds, shuffle=True, random_state=seed)
-            return _drop_unseen_classes(
-                ((rows[a], rows[b]) for a, b in splitter.split(np.zeros(len(rows)), labels, groups[rows])), y
-            )
-        if cv is None and len(rows) >= ONE_SPLIT_FROM:
-            # a split cannot be stratified if a class has a single row, or if fewer rows than classes are held out
-            possible = counts.min() >= 2 and len(counts) <= HELD_OUT * len(rows)
-            stratify = labels if possible else None
-            train, held = train_test_split(rows, test_size=HELD_OUT, random_state=seed, stratify=stratify)
-            return _drop_unseen_classes([(np.sort(train), np.sort(held))], y)
-        n_folds = min(n_folds, int(counts.max()))
-        if n_folds < 2:  # every class has a single row
-            return []
-        cheap = len(rows) < REPEAT_BELOW and (X.shape[1] + 1) * (len(counts) - 1) <= REPEAT_PARAMETERS
-        repeats = REPEATS if cv is None and cheap else 1
-        splits = _stratified(labels, n_folds, seed, repeats)
-        return _drop_unseen_classes(((rows[a], rows[b]) for a, b in splits), y)
-    splitter = check_cv(cv, y, classifier=True)
-    keep = np.zeros(len(y), dtype=bool)
-    keep[rows] = True
-    splits = [(np.asarray(a), np.asarray(b)) for a, b in splitter.split(X, y, groups)]
-    return _drop_unseen_classes(((_indices(a, keep), _indices(b, keep)) for a, b in splits), y)
-
-
-def _stratified(labels: np.ndarray, n_folds: int, seed: int, repeats: int) -> list[Fold]:
-    """Stratified folds, several times over; unlike scikit-learn's, also for classes with fewer rows than folds."""
+            raise ValueError("groups must hold at least 2 groups to choose strengths by cross-validation, got 1.")
+        splitter = StratifiedGroupKFold(n_folds, shuffle=True, random_state=seed)
+        return [(rows[a], rows[b]) for a, b in splitter.split(np.zeros(len(rows)), labels, groups[rows])]
+    if cv is None and len(rows) >= ONE_SPLIT_FROM:
+        # a split cannot be stratified if a class has a single row, or if fewer rows than classes are held out
+        stratify = labels if counts.min() >= 2 and FOLDS * len(counts) <= len(rows) else None
+        train, held = train_test_split(rows, test_size=1 / FOLDS, random_state=seed, stratify=stratify)
+        return [(np.sort(train), np.sort(held))]
+    n_folds = min(n_folds, int(counts.max()))
+    if n_folds < 2:  # every class has a single row
+        return []
+    cheap = len(rows) < REPEAT_BELOW and (X.shape[1] + 1) * (len(counts) - 1) <= REPEAT_PARAMETERS
     folds = np.empty(len(labels), dtype=np.int64)
     random = np.random.RandomState(seed)
     splits = []
-    for _ in range(repeats):
-        # one fold after the other, through all classes: sizes of folds differ by one at most
+    for _ in range(REPEATS if cv is None and cheap else 1):
+        # unlike scikit-learn's, also for classes with fewer rows than folds: one fold after the other, through all
+        # classes, so that sizes of folds differ by one at most
         order = np.lexsort((random.permutation(len(labels)), labels))
         folds[order] = np.arange(len(labels)) % n_folds
-        splits += [(np.flatnonzero(folds != k), np.flatnonzero(folds == k)) for k in range(n_folds)]
+        splits += [(rows[folds != k], rows[folds == k]) for k in range(n_folds)]
     return splits
-
-
-def _with_copies(part: np.ndarray, copies: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Those of the rows that are copies of a part."""
-    inside = np.zeros(copies[-1] + 1, dtype=bool)
-    inside[part] = True
-    return rows[inside[copies[rows]]]
-
-
-def _indices(part: np.ndarray, keep: np.ndarray) -> np.ndarray:
-    whole = np.flatnonzero(part) if part.dtype == bool else part
-    return whole[keep[whole]]
-
-
-def _drop_unseen_classes(folds: Any, y: np.ndarray) -> list[Fold]:
-    """Folds that can be trained on, without held-out rows of classes that are missing in training."""
-    checked = []
-    for train, held in folds:
-        seen = np.unique(y[train])
-        held = held[np.isin(y[held], seen)]
-        if len(seen) >= 2 and len(held):
-            checked.append((train, held))
-    return checked

@@ -13,24 +13,25 @@ from torch import Tensor
 from legendretron.calibration.prediction_sets import some_rows
 from legendretron.links import Link, clean_link, with_noise
 from legendretron.training import LinearModel, Sample, TrainingSettings, train
-from legendretron.tuning.candidates import Candidate
-from legendretron.tuning.noise_checks import check_estimate, is_believable
-from legendretron.tuning.noise_rates import LabelledRows, RateEstimate, estimate_rates, some_training_rows
-from legendretron.tuning.problem import TuningProblem
-from legendretron.tuning.scores import Difference, held_out_loss
-
-__all__ = ["FittedLink", "LinkScore", "may_gain", "predict_held_out", "search_links"]
+from legendretron.tuning.problem import Candidate, LabelledRows, TuningProblem
+from legendretron.tuning.rules import LARGE, steps_for
+from legendretron.tuning.scores import CLEARLY, Difference, held_out_loss
+from legendretron.tuning.wrong_labels import (
+    RateEstimate,
+    check_estimate,
+    estimate_rates,
+    is_believable,
+    some_training_rows,
+)
 
 #: Folds on which candidates are compared: the loss of one is too noisy on small data.
 _FIRST_FOLDS = 2
-#: Steps of the first stage: a quarter of all, which tells strengths apart, and no more than 2,000.
-_SHORT, _MOST_SHORT = 4, 2000
 #: Candidates that are trained further: two, as the order after few steps is not the final one.
 _FINALISTS = 2
+#: Part of all steps that the first stage has: enough to tell strengths apart.
+_SHORT = 4
 #: Share of the loss of logistic regression that a link must be able to gain: less is not worth a search.
 _LEAST_GAIN = 0.01
-#: Standard errors at which a gain on the first folds needs no confirmation by others.
-_DECIDED = 3.0
 
 
 class FittedLink(NamedTuple):
@@ -59,58 +60,44 @@ def may_gain(gain: Difference, base: float) -> bool:
 
 
 def search_links(
-    problem: TuningProblem,
-    candidates: list[Candidate],
-    base: np.ndarray | None,
-    doubt: float = 0.0,
-    rate: float = 0.0,
+    problem: TuningProblem, candidates: list[Candidate], base: np.ndarray | None, doubt: float = 0.0, rate: float = 0.0
 ) -> Iterator[list[LinkScore]]:
     """Yield the scores of each stage; if a candidate is left at the end, it is alone in the last one, and final.
 
     All candidates are trained for a few steps on two folds; the best two of them go on from there for half of all steps; the
     better one is tried on the other folds too, if it is ahead of logistic regression but not clearly so.
 
-    Parameters
-    ----------
-    problem : TuningProblem
-        Data and model.
-    candidates : list of Candidate
-        Strengths to try.
-    base : ndarray, optional
-        Losses of logistic regression on all held-out rows.
-    doubt : float
-        Share of the held-out labels that is doubted, in these losses too.
-    rate : float
-        Of symmetric noise that logistic regression has found in the labels. After the first stage, links have their own: a
-        model that fits better takes fewer labels for noise.
+    ``base`` are the losses of logistic regression on all held-out rows, ``doubt`` the share of their labels that is doubted,
+    and ``rate`` that of the symmetric noise that logistic regression has found. After the first stage, links have their own:
+    a model that fits better takes fewer labels for noise.
     """
-    n_first = min(_FIRST_FOLDS, problem.n_link_folds)
-    held_out = problem.held_out.first(n_first)
+    n_first, held_out = min(_FIRST_FOLDS, problem.n_link_folds), problem.held_out
 
     def gain(score: LinkScore) -> Difference:
         assert base is not None
-        return held_out.difference(base[: len(score.losses)], score.losses)
+        return held_out.difference(base, score.losses)
 
     def train_further(scores: list[LinkScore], steps: int) -> list[LinkScore]:
         starts = [model for score in scores for model in score.models]
         found = _train(problem, [score.candidate for score in scores], slice(0, n_first), steps, doubt, rate, starts)
         return sorted(found, key=lambda score: held_out.mean(score.losses).mean)
 
-    new = FittedLink(*_zero_weights(problem), problem.make_link(_generator(problem), torch.float32))
+    d, k = problem.features.n_features, problem.n_classes - 1
+    zeros = torch.zeros(d + 1, k, dtype=torch.float32, device=problem.device)
+    new = FittedLink(zeros[:d], zeros[d], problem.make_link(_generator(problem), torch.float32))
     ranked = [LinkScore(candidate, 0, np.empty(0), (new,) * n_first) for candidate in candidates]
-    short = min(problem.steps // _SHORT, _MOST_SHORT)
+    short = min(problem.steps, steps_for(LARGE, n_classes=3)) // _SHORT  # no more for larger data
     started = short > 0 and (len(ranked) > _FINALISTS or rate > 0.0)  # with noise, this stage estimates the link's rate
     if started:
         ranked = train_further(ranked, short)
         yield ranked
-        if rate > 0.0 and (rate := _link_rate(problem, ranked[0])) == 0.0:  # the link explains what looked like noise
-            yield from search_links(problem, candidates, base, doubt)
-            return
-        if (
-            rate == 0.0
-            and base is not None
-            and not may_gain(gain(ranked[0]), held_out.mean(base[: len(held_out.row)]).mean)
-        ):
+        if rate > 0.0:
+            noise = ranked[0].estimate
+            rate = noise.rate if noise is not None and is_believable(noise, problem) else 0.0
+            if rate == 0.0:  # the link explains what looked like noise
+                yield from search_links(problem, candidates, base, doubt)
+                return
+        elif base is not None and not may_gain(gain(ranked[0]), held_out.mean(base[: len(ranked[0].losses)]).mean):
             return
     # a rate that has changed takes all steps to settle
     best, *others = train_further(ranked[:_FINALISTS], problem.steps // (2 if started and rate == 0.0 else 1))
@@ -120,11 +107,13 @@ def search_links(
         if not gain(best).mean > 0.0:
             yield [best]
             return
-        if gain(best).mean <= _DECIDED * gain(best).error:
+        if gain(best).mean <= CLEARLY * gain(best).error:
             rest = slice(n_first, problem.n_link_folds)
-            scores = _train(problem, [best.candidate], rest, best.steps + short * started, doubt, rate, [new] * n_rest)
-            losses = np.concatenate([best.losses, scores[0].losses])
-            best = best._replace(losses=losses, models=best.models + scores[0].models)
+            (score,) = _train(
+                problem, [best.candidate], rest, best.steps + short * started, doubt, rate, [new] * n_rest
+            )
+            losses = np.concatenate([best.losses, score.losses])
+            best = best._replace(losses=losses, models=best.models + score.models)
     yield [best._replace(final=True)]
 
 
@@ -135,21 +124,9 @@ def predict_held_out(problem: TuningProblem, score: LinkScore) -> LabelledRows:
     return _predict(problem, score.models, [part[some] for part in held], clean=True)
 
 
-def _link_rate(problem: TuningProblem, best: LinkScore) -> float:
-    """The rate to go on with: that of the best link, or none if it is not believed."""
-    if best.estimate is None:
-        return 0.0
-    return best.estimate.rate if problem.find_noise == "always" or is_believable(best.estimate, problem) else 0.0
-
-
 def _generator(problem: TuningProblem) -> torch.Generator:
     """The same for all candidates, so that they differ by their strengths alone."""
     return torch.Generator().manual_seed(problem.seed)
-
-
-def _zero_weights(problem: TuningProblem) -> tuple[Tensor, Tensor]:
-    k, d, device = problem.n_classes - 1, problem.features.n_features, problem.device
-    return torch.zeros(d, k, dtype=torch.float32, device=device), torch.zeros(k, dtype=torch.float32, device=device)
 
 
 def _train(
@@ -162,24 +139,25 @@ def _train(
     starts: list[FittedLink],
 ) -> list[LinkScore]:
     """Scores on some of the folds, trained with a rate of noise; runs are ordered by candidate, then by fold."""
-    folds, device, dtype = problem.folds[which], problem.device, torch.float32
-    parts = [train for train, _ in folds]
-    runs = len(candidates) * len(parts)
+    parts = [train for train, _ in problem.folds[which]]
+    lengths = [len(part) for part in parts]
+    # shorter folds are filled up with rows of weight zero
+    rows = np.stack([np.pad(part, (0, max(lengths) - len(part)), mode="edge") for part in parts])
+    weights = problem.weight[rows] * (np.arange(max(lengths)) < np.array(lengths)[:, None])
+    index = torch.as_tensor(rows, device=problem.device).repeat(len(candidates), 1)
+    shares = torch.as_tensor(weights, dtype=torch.float32, device=problem.device).repeat(len(candidates), 1)
+    strengths = torch.tensor(candidates, dtype=torch.float64).repeat_interleave(len(parts), dim=0)
     model = LinearModel(
         torch.stack([start.weight for start in starts]),
         torch.stack([start.bias for start in starts]),
         [with_noise(clean_link(start.link), problem.known_noise, rate) for start in starts],
     )
-    rows, weights = _padded(parts, problem.weight)
-    rows, weights = (t.to(device).repeat(len(candidates), 1) for t in (rows, weights))
-    lengths = [len(part) for part in parts] * len(candidates)
-    sample = Sample(problem.single_precision, rows, problem.labels[rows], weights.to(dtype), lengths=lengths)
-    strengths = torch.tensor(candidates, dtype=torch.float64).repeat_interleave(len(parts), dim=0)
+    sample = Sample(problem.single_precision, index, problem.labels[index], shares, lengths=lengths * len(candidates))
     settings = TrainingSettings(
         alpha=strengths[:, 0],
         link_alpha=strengths[:, 1],
-        learning_rate=torch.full((runs,), problem.learning_rate, dtype=torch.float64),
-        generators=[_generator(problem) for _ in range(runs)],
+        learning_rate=torch.full((len(starts),), problem.learning_rate, dtype=torch.float64),
+        generators=[_generator(problem) for _ in starts],
         max_steps=steps,
         batch_size=problem.batch_size,
         penalize_intercept=problem.penalize_intercept,
@@ -191,26 +169,16 @@ def _train(
     train(model, sample, settings)
     scores = []
     for number, candidate in enumerate(candidates):
-        own = slice(number * len(parts), (number + 1) * len(parts))
-        models = tuple(FittedLink(*model.take(run)) for run in range(own.start, own.stop))
-        losses, estimate = _score(problem, which, models, doubt, estimated=rate > 0.0)
+        runs = range(number * len(parts), (number + 1) * len(parts))
+        models = tuple(FittedLink(*model.take(run)) for run in runs)
+        losses, estimate = _score(problem, which, models, doubt, noisy=rate > 0.0)
         losses = np.where(np.isfinite(losses), losses, np.inf)
         scores.append(LinkScore(candidate, steps, losses, models, estimate, rate))
     if rate > 0.0:  # checks take long: only of the best one
         best = int(np.argmin([score.losses.mean() for score in scores]))
-        _, estimate = _score(problem, which, scores[best].models, doubt, estimated=True, check=True)
+        _, estimate = _score(problem, which, scores[best].models, doubt, noisy=True, check=True)
         scores[best] = scores[best]._replace(estimate=estimate)
     return scores
-
-
-def _padded(parts: list[np.ndarray], weight: np.ndarray) -> tuple[Tensor, Tensor]:
-    """Rows of all folds as one table, with rows of weight zero where a fold is shorter than another."""
-    longest = max(len(part) for part in parts)
-    rows = np.stack([np.concatenate([part, np.repeat(part[:1], longest - len(part))]) for part in parts])
-    weights = weight[rows]
-    for number, part in enumerate(parts):
-        weights[number, len(part) :] = 0.0
-    return torch.as_tensor(rows), torch.as_tensor(weights)
 
 
 def _score(
@@ -219,17 +187,16 @@ def _score(
     models: tuple[FittedLink, ...],
     doubt: float,
     *,
-    estimated: bool,
+    noisy: bool,
     check: bool = False,
 ) -> tuple[np.ndarray, RateEstimate | None]:
     """Log-loss of each held-out row under the model of its fold.
 
-    With ``estimated``, losses are of observed labels with the rate of noise that fits them best; with ``check``, the
-    estimate says what other rows make of it, too.
+    If ``noisy``, losses are of observed labels with the rate of noise that fits them best, which is checked by other rows.
     """
     held = [held for _, held in problem.folds[which]]
-    new = _predict(problem, models, held, clean=estimated)
-    if not estimated:
+    new = _predict(problem, models, held, clean=noisy)
+    if not noisy:
         return held_out_loss(new.log_p, new.labels, doubt).cpu().numpy(), None
     seen = _predict(problem, models, some_training_rows(problem.folds[which]), clean=True)
     if not bool(torch.isfinite(new.log_p).all() & torch.isfinite(seen.log_p).all()):
@@ -250,6 +217,4 @@ def _predict(
         index = torch.as_tensor(rows, device=problem.device)
         chunks = single.row_chunks(len(rows))
         log_p += [single.log_proba(problem.single_precision, index[None, part])[0].double() for part in chunks]
-    rows = np.concatenate(parts)
-    weight = torch.as_tensor(problem.weight[rows], dtype=torch.float64, device=problem.device)
-    return LabelledRows(torch.cat(log_p), problem.labels[torch.as_tensor(rows, device=problem.device)], weight)
+    return problem.label(torch.cat(log_p), np.concatenate(parts))

@@ -1,7 +1,11 @@
-"""Logistic regression, or a fixed canonical link, along a path of strengths, on several folds at once.
+"""Logistic regression, or a fixed canonical link, along paths of strengths, on several folds at once.
 
 Strengths are those of a fit to all rows. The best strength falls as one over the number of rows, so folds, which have fewer
 rows, get a penalty that is stronger by that ratio.
+
+Where some labels are wrong, strength and rate of noise are searched together. The rate assumed in training need not be the
+rate that is estimated: a higher one gives a loss that is more robust to rows that do not fit. With less weight on such rows
+weaker penalties do well, so these paths go from the best strength without noise to weaker ones.
 """
 
 from __future__ import annotations
@@ -16,24 +20,32 @@ from torch import Tensor
 
 from legendretron.calibration.prediction_sets import some_rows
 from legendretron.diagnostics.softmax_test import LinkTest, score_test
-from legendretron.links import SymmetricNoise
-from legendretron.training.features import Features, SparseFeatures
+from legendretron.links import SymmetricNoise, TransitionNoise
+from legendretron.training.features import DenseFeatures, Features
 from legendretron.training.logistic import Logistic, fit_logistic, logistic_log_proba
-from legendretron.tuning.noise_checks import check_estimate
-from legendretron.tuning.noise_rates import ENOUGH, LabelledRows, RateEstimate, estimate_rates, some_training_rows
-from legendretron.tuning.problem import TuningProblem
-from legendretron.tuning.scores import Difference, doubted_rows, held_out_loss
+from legendretron.tuning.problem import LabelledRows, TuningProblem, thin
+from legendretron.tuning.scores import CLEARLY, doubted_rows, held_out_loss
+from legendretron.tuning.wrong_labels import (
+    RateEstimate,
+    check_estimate,
+    estimate_rates,
+    is_believable,
+    some_training_rows,
+)
 
-__all__ = ["LogisticPath", "PathPoint"]
-
-#: Exponents of the path: it begins with a strong penalty, where the solution is easy to find, and goes on by factors of ten.
-#: It ends where the loss exceeds the least one by so many standard errors and by such a share, not where the loss is flat:
-#: a signal in directions of small variance appears only at weak penalties.
-_FIRST, _STRONGEST, _WEAKEST = 0.0, 3.0, -8.0
-_CLEARLY, _SHARE = 3.0, 0.05
-#: Penalty at which held-out margins are measured.
-_MARGINS_AT = -2.0
-_TOLERANCE, _ITERATIONS = 1e-4, 100
+#: Exponent at which a path to stronger penalties ends: nothing but the biases is left.
+_STRONGEST = 3.0
+#: Exponent at which a path to weaker penalties ends: nothing of the penalty is left.
+_WEAKEST = -8.0
+#: Rise of the loss at which a path ends, if it is clear too: where it is flat, weaker penalties may find a signal in
+#: directions of small variance.
+_RISE = 0.05
+#: Rates of noise assumed in training; the highest is tried only if the one before is better than the first.
+_RATES = (0.3, 0.7, 0.9)
+#: Factors of ten of a path with noise: with less weight on rows that do not fit, weaker penalties do well.
+_NOISY_DECADES = 4
+#: Rise of the loss at which a path with noise ends: sooner than without, as its fits take many times longer.
+_NOISY_RISE = 0.02
 
 
 class PathPoint(NamedTuple):
@@ -60,15 +72,7 @@ class PathPoint(NamedTuple):
 
 
 class LogisticPath:
-    """Fits of the first folds, each strength beginning at the solution of the nearest one before.
-
-    Parameters
-    ----------
-    problem : TuningProblem
-        The data.
-    n_folds : int, optional
-        How many of the folds; all if not given.
-    """
+    """Fits of the first ``n_folds`` folds, each strength beginning at the solution of the nearest one before."""
 
     def __init__(self, problem: TuningProblem, n_folds: int | None = None) -> None:
         self.problem = problem
@@ -77,36 +81,58 @@ class LogisticPath:
         self.points: dict[float, PathPoint] = {}
         #: share of held-out labels that is doubted; lowered once margins are measured
         self.doubt = problem.doubt
+        # sparse features in single precision, which is enough to compare strengths; a dense table would be held twice
+        self._features: Features = problem.single_precision
+        dtype = torch.float32
+        if isinstance(problem.features, DenseFeatures):
+            self._features, dtype = problem.features, problem.features.x.dtype
         weights = np.zeros((len(problem.weight), len(problem.folds)))
-        share = np.ones(len(problem.folds))
         for number, (train, _) in enumerate(problem.folds):
-            total = problem.weight[train].sum()
-            weights[train, number] = problem.weight[train] / total
-            share[number] = total / problem.weight.sum()
-        #: Sparse features in single precision, which is enough to compare strengths; a dense table would be held twice.
-        self._features = problem.single_precision if isinstance(problem.features, SparseFeatures) else problem.features
-        dtype = _dtype_of(self._features)
-        self._weights = torch.as_tensor(weights, dtype=dtype, device=problem.device)
-        self._share = torch.as_tensor(share, dtype=dtype, device=problem.device)
+            weights[train, number] = problem.weight[train]
+        total = weights.sum(0)
+        self._weights = torch.as_tensor(weights / total, dtype=dtype, device=problem.device)
+        self._share = torch.as_tensor(total / problem.weight.sum(), dtype=dtype, device=problem.device)
         self._first, self._others = slice(0, n_folds), slice(n_folds, len(problem.folds))
         # repeated folds are left out: fits with noise take many times longer
         self._noise_folds = slice(0, min(n_folds, problem.n_link_folds))
 
-    @property
-    def n_noise_folds(self) -> int:
-        """How many of the folds noise is looked for on."""
-        return self._noise_folds.stop
+    # --- without noise, or with noise that is known ---
+
+    def search(self) -> PathPoint:
+        """The point with the least loss."""
+        for exponent in (0.0, -1.0, -2.0):  # solutions of strong penalties are easy to find, and to begin with
+            point = self.at(exponent)
+        self.doubt_as_at(point)
+        best = self._walk(-1.0, _WEAKEST)
+        if best == 0.0:
+            best = self._walk(1.0, _STRONGEST)
+        # a fit to large data takes long, and there the loss is flat around the least
+        for step in (0.5, 0.25) if len(self.problem.folds) == self._first.stop else (0.5,):
+            for side in (step, -step):
+                self.at(best + side)
+            best = min(self.points, key=lambda exponent: self.loss(self.points[exponent]))
+        return self.points[best]
+
+    def _walk(self, side: float, end: float) -> float:
+        """Follow the path from 0 on until the loss is clearly above the least; return the exponent of the least."""
+        exponent = best = 0.0
+        while (exponent := exponent + side) * side <= end * side:
+            point, least = self.at(exponent), self.at(best)
+            if self.loss(point) < self.loss(least):
+                best = exponent
+                continue
+            away = self.held_out.difference(point.losses, least.losses)
+            if not away.mean <= max(CLEARLY * away.error, _RISE * self.loss(least)):
+                break
+        return best
 
     def at(self, exponent: float) -> PathPoint:
         """The fits at a strength of ten to this power."""
         if exponent not in self.points:
-            self.points[exponent] = self.fit(10.0**exponent, self._nearest(exponent))
+            nearest = min(self.points, key=lambda known: abs(known - exponent), default=None)
+            start = None if nearest is None else self.points[nearest].fitted
+            self.points[exponent] = self.fit(10.0**exponent, start)
         return self.points[exponent]
-
-    def _nearest(self, exponent: float) -> Logistic | None:
-        if not self.points:
-            return None
-        return self.points[min(self.points, key=lambda known: abs(known - exponent))].fitted
 
     def fit(self, alpha: float, start: Logistic | None = None) -> PathPoint:
         """The fits at any strength."""
@@ -114,32 +140,84 @@ class LogisticPath:
 
     def _fit(self, which: slice, alpha: float, start: Logistic | None) -> PathPoint:
         known = self.problem.known_noise
-        if known is None:
-            fitted = self._solve(which, alpha, start)
-        elif isinstance(known, SymmetricNoise):
-            fitted = self._solve(which, alpha, start, rate=float(known.rate()))
-        else:
-            fitted = self._solve(which, alpha, start, transition=known.matrix().to(self._weights))
+        rate = float(known.rate()) if isinstance(known, SymmetricNoise) else None
+        fitted = self._solve(which, alpha, start, rate)
         rows, runs = self._held(which)
         losses = np.empty((2, len(rows)))
         for here, log_p in self._log_proba(fitted, rows, runs):
-            if known is not None:
-                log_p = known.log_observed(log_p)
-            losses[:, here] = self._losses(log_p, rows[here])
+            observed = log_p if known is None else known.log_observed(log_p)
+            losses[:, here] = self._losses(observed, rows[here])
         return PathPoint(alpha, losses[0], losses[1], fitted, self.doubt)
 
-    def fit_with_noise(self, alpha: float, rate: float, start: Logistic) -> PathPoint:
-        """The fits at a strength and a rate of symmetric noise, beginning at others."""
+    def doubt_as_at(self, point: PathPoint) -> PathPoint:
+        """Set the doubt of all points by the held-out margins of one, and return that."""
+        self.doubt = doubted_rows(point.log_losses, self.held_out.n_rows) / self.held_out.n_rows
+        self.points = {exponent: known._replace(doubt=self.doubt) for exponent, known in self.points.items()}
+        return point._replace(doubt=self.doubt)
+
+    def with_other_folds(self, best: PathPoint) -> list[PathPoint]:
+        """The best point and its neighbours on all folds, the one with the least loss first.
+
+        A path on one fold of large data is enough to compare with a learned link; where logistic regression itself is to be
+        the model, its strength deserves all folds.
+        """
+        near = [point for point in self.points.values() if abs(math.log10(point.alpha / best.alpha)) < 0.6]
+        complete = []
+        # from the strongest on: solutions of stronger penalties are the easier ones to begin with
+        start: Logistic | None = None
+        for point in sorted(near or [best], key=lambda point: -point.alpha):
+            if start is None:  # the solution of the first fold is a better start than zero
+                repeat = self._others.stop - self._others.start
+                start = Logistic(*(t[:1].repeat(repeat, *[1] * (t.dim() - 1)) for t in point.fitted))
+            others = self._fit(self._others, point.alpha, start)
+            start = others.fitted
+            both = Logistic(*(torch.cat(pair) for pair in zip(point.fitted, others.fitted, strict=True)))
+            log_losses = np.concatenate([point.log_losses, others.log_losses])
+            of_any_class = np.concatenate([point.of_any_class, others.of_any_class])
+            complete.append(PathPoint(point.alpha, log_losses, of_any_class, both, self.doubt))
+        return sorted(complete, key=lambda point: self.problem.held_out.mean(point.losses).mean)
+
+    # --- with noise that is looked for ---
+
+    def search_noise(self, base: PathPoint, *, always: bool, fixed: bool) -> tuple[list[PathPoint], bool]:
+        """Ask whether labels are wrong; if so, or ``always``, try rates and strengths; ``fixed``, only that of ``base``.
+
+        Returns what was tried, the best first, and whether noise is believed: by predictions of ``base``, the best point
+        without noise, by those of the best point with noise, and as it lowers the loss.
+        """
+        asked = self.check_estimate(self._estimate(base.alpha, base.fitted.first(self._noise_folds.stop), 0.0))
+        if not always and not is_believable(asked.noise, self.problem):
+            return [asked], False
+        low, high, highest = _RATES
+        points = self._walk_with_noise(base, low, fixed) + self._walk_with_noise(base, high, fixed)
+        if min(points, key=self.loss).rate == high:
+            points += self._walk_with_noise(base, highest, fixed)
+        best = min(points, key=self.loss)
+        for side in () if fixed else (0.5, -0.5):
+            points.append(self._fit_with_noise(best.alpha * 10.0**side, best.rate, best.fitted))
+        first, *others = sorted(points, key=self.loss)
+        first = self.check_estimate(first)
+        gain = self.held_out.difference(base.losses, first.losses).mean
+        return [first, *others], always or (gain > 0.0 and is_believable(first.noise, self.problem))
+
+    def _walk_with_noise(self, base: PathPoint, rate: float, fixed: bool) -> list[PathPoint]:
+        points: list[PathPoint] = []
+        start, least = base.fitted, math.inf
+        for decade in range(1 if fixed else 1 + _NOISY_DECADES):
+            point = self._fit_with_noise(base.alpha / 10.0**decade, rate, start)
+            points.append(point)
+            start, loss = point.fitted, self.loss(point)
+            least = min(least, loss)
+            if loss > least * (1.0 + _NOISY_RISE):
+                break
+        return points
+
+    def _fit_with_noise(self, alpha: float, rate: float, start: Logistic) -> PathPoint:
         which = self._noise_folds
-        fitted = self._solve(which, alpha, start.first(which.stop), rate=rate)
-        return self._with_estimate(alpha, fitted, rate)
+        return self._estimate(alpha, self._solve(which, alpha, start.first(which.stop), rate), rate)
 
-    def ask_for_noise(self, base: PathPoint) -> PathPoint:
-        """What noise would explain of the predictions of a fit without it; the estimate is checked."""
-        fitted = base.fitted.first(self._noise_folds.stop)
-        return self.check_estimate(self._with_estimate(base.alpha, fitted, 0.0))
-
-    def _with_estimate(self, alpha: float, fitted: Logistic, rate: float) -> PathPoint:
+    def _estimate(self, alpha: float, fitted: Logistic, rate: float) -> PathPoint:
+        """The point of a fit, with the noise that its predictions speak for."""
         estimate, log_q = estimate_rates(*self.labelled(fitted))
         log_losses, of_any_class = self._losses(log_q, self._held(self._noise_folds)[0])
         return PathPoint(alpha, log_losses, of_any_class, fitted, self.doubt, rate, estimate)
@@ -152,8 +230,15 @@ class LogisticPath:
         rows, _ = self._held(self._noise_folds)
         return point._replace(estimate=check_estimate(estimate, self.problem, rows, log_q, held_out.labels))
 
+    # --- what fits predict ---
+
+    def loss(self, point: PathPoint) -> float:
+        """Mean log-loss on held-out rows."""
+        return self.held_out.mean(point.losses).mean
+
     def labelled(self, fitted: Logistic) -> tuple[LabelledRows, LabelledRows]:
         """Predictions for the held-out rows of folds with noise, and for some of the rows they are trained on."""
+        fitted = fitted.first(self._noise_folds.stop)
         parts = some_training_rows(self.problem.folds[self._noise_folds])
         runs = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
         held_out = self._labelled(fitted, *self._held(self._noise_folds))
@@ -166,15 +251,18 @@ class LogisticPath:
         first = first[some_rows(len(first), self.problem.n_classes)]
         return self._labelled(fitted, rows[first], runs[first])
 
-    def _solve(
-        self,
-        which: slice,
-        alpha: float,
-        start: Logistic | None,
-        rate: float | None = None,
-        transition: Tensor | None = None,
-    ) -> Logistic:
-        problem, weights = self.problem, self._weights[:, which]
+    def test_links(self, base: PathPoint) -> LinkTest:
+        """Test softmax against learned links on held-out rows."""
+        rows, runs = self._held(self._noise_folds)
+        some = thin(len(rows))
+        held_out = self._labelled(base.fitted.first(self._noise_folds.stop), rows[some], runs[some])
+        log_p, labels, weight = (part.cpu().numpy() for part in held_out)
+        dense = isinstance(self.problem.features, DenseFeatures)
+        features = self.problem.features.select_rows(rows[some]).astype(np.float64) if dense else None
+        return score_test(log_p, labels, features=features, sample_weight=weight)
+
+    def _solve(self, which: slice, alpha: float, start: Logistic | None, rate: float | None) -> Logistic:
+        problem, weights, known = self.problem, self._weights[:, which], self.problem.known_noise
         return fit_logistic(
             self._features,
             problem.labels,
@@ -185,10 +273,8 @@ class LogisticPath:
             symmetric=problem.symmetric_logistic,
             penalize_intercept=problem.penalize_intercept,
             rate=None if rate is None else weights.new_full((weights.shape[1],), rate),
-            transition=transition,
+            transition=known.matrix().to(weights) if isinstance(known, TransitionNoise) else None,
             link=problem.fixed_link,
-            tol=_TOLERANCE,
-            max_iter=_ITERATIONS,
         )
 
     def _held(self, which: slice) -> tuple[np.ndarray, np.ndarray]:
@@ -207,94 +293,12 @@ class LogisticPath:
             yield here, log_p[where - part.start, run]
 
     def _labelled(self, fitted: Logistic, rows: np.ndarray, runs: np.ndarray) -> LabelledRows:
-        parts = list(self._log_proba(fitted, rows, runs))
-        order = np.concatenate([here for here, _ in parts])
         log_p = torch.empty(len(rows), self.problem.n_classes, dtype=torch.float64, device=self.problem.device)
-        log_p[torch.as_tensor(order, device=log_p.device)] = torch.cat([part for _, part in parts]).double()
-        weight = torch.as_tensor(self.problem.weight[rows], dtype=torch.float64, device=log_p.device)
-        return LabelledRows(log_p, self.problem.labels[torch.as_tensor(rows, device=log_p.device)], weight)
+        for here, part in self._log_proba(fitted, rows, runs):
+            log_p[torch.as_tensor(here, device=log_p.device)] = part.double()
+        return self.problem.label(log_p, rows)
 
     def _losses(self, log_p: Tensor, rows: np.ndarray) -> np.ndarray:
         """Log-losses of rows, and their mean over what the label might have been: (2, n)."""
         labels = self.problem.labels[torch.as_tensor(rows, device=log_p.device)]
         return np.stack([held_out_loss(log_p, labels, doubt).double().cpu().numpy() for doubt in (0.0, 1.0)])
-
-    def with_other_folds(self, best: PathPoint) -> list[PathPoint]:
-        """The best point and its neighbours on all folds, the one with the least loss first.
-
-        A path on one fold of large data is enough to compare with a learned link; where logistic regression itself is to be
-        the model, its strength deserves all folds.
-        """
-        near = [point for point in self.points.values() if abs(math.log10(point.alpha / best.alpha)) < 0.6]
-        complete = []
-        # from the strongest on: solutions of stronger penalties are the easier ones to begin with
-        start: Logistic | None = None
-        for point in sorted(near or [best], key=lambda point: -point.alpha):
-            if start is None:  # the solution of the first fold is a better start than zero
-                first = point.fitted
-                repeat = self._others.stop - self._others.start
-                weight, bias = (t[:1].repeat(repeat, *[1] * (t.dim() - 1)) for t in (first.weight, first.bias))
-                start = first._replace(weight=weight, bias=bias)
-            others = self._fit(self._others, point.alpha, start)
-            start = others.fitted
-            both = Logistic(*(torch.cat(pair) for pair in zip(point.fitted, others.fitted, strict=True)))
-            log_losses = np.concatenate([point.log_losses, others.log_losses])
-            of_any_class = np.concatenate([point.of_any_class, others.of_any_class])
-            complete.append(PathPoint(point.alpha, log_losses, of_any_class, both, self.doubt))
-        return sorted(complete, key=lambda point: self.problem.held_out.mean(point.losses).mean)
-
-    def search(self) -> PathPoint:
-        """The point with the least loss."""
-        for exponent in (_FIRST, -1.0, _MARGINS_AT):
-            self.doubt_as_at(self.at(exponent))
-        best = self._walk(_FIRST, -1.0, _WEAKEST)
-        if best == _FIRST:
-            best = self._walk(_FIRST, 1.0, _STRONGEST)
-        # a fit to large data takes long, and there the loss is flat around the least
-        for step in (0.5, 0.25) if len(self.problem.folds) == self._first.stop else (0.5,):
-            for side in (step, -step):
-                self.at(best + side)
-            best = min(self.points, key=lambda exponent: self.loss(self.points[exponent]))
-        return self.points[best]
-
-    def doubt_as_at(self, point: PathPoint) -> None:
-        """Set the doubt by the held-out margins of a fit."""
-        self.doubt = doubted_rows(point.log_losses, self.held_out.n_rows) / self.held_out.n_rows
-        self.points = {exponent: known._replace(doubt=self.doubt) for exponent, known in self.points.items()}
-
-    def _walk(self, exponent: float, side: float, end: float) -> float:
-        """Follow the path until the loss is clearly above the least; return the exponent of the least."""
-        best = exponent
-        while (exponent := exponent + side) * side <= end * side:
-            point, least = self.at(exponent), self.at(best)
-            if self.loss(point) < self.loss(least):
-                best = exponent
-                continue
-            away = self.held_out.difference(point.losses, least.losses)
-            if not away.mean <= max(_CLEARLY * away.error, _SHARE * self.loss(least)):
-                break
-        return best
-
-    def test_links(self, base: PathPoint, *, robust: bool) -> LinkTest:
-        """Test softmax against learned links on held-out rows."""
-        rows, runs = self._held(self._noise_folds)
-        some = slice(None, None, -(-len(rows) // ENOUGH))
-        held_out = self._labelled(base.fitted.first(self._noise_folds.stop), rows[some], runs[some])
-        log_p, labels, weight = (part.cpu().numpy() for part in held_out)
-        return score_test(log_p, labels, sample_weight=weight, robust=robust)
-
-    def gain(self, point: PathPoint, base: PathPoint) -> Difference:
-        """Mean loss of a point without noise minus that of one with noise, and its standard error."""
-        held_out = self.held_out.first(self._noise_folds.stop)
-        return held_out.difference(base.losses[: len(point.losses)], point.losses)
-
-    def loss(self, point: PathPoint) -> float:
-        """Mean log-loss on held-out rows."""
-        held_out = self.held_out if point.estimate is None else self.held_out.first(self._noise_folds.stop)
-        mean = held_out.mean(point.losses).mean
-        return mean if math.isfinite(mean) else math.inf
-
-
-def _dtype_of(features: Features) -> torch.dtype:
-    tensor: Tensor = features.x if hasattr(features, "x") else features.values  # type: ignore[attr-defined]
-    return tensor.dtype

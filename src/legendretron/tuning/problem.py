@@ -1,10 +1,13 @@
-"""What strengths are chosen for."""
+"""What strengths are chosen for, and the strengths to choose from."""
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -14,74 +17,125 @@ from legendretron.links import LabelNoise, Link
 from legendretron.training.features import Features
 from legendretron.tuning.folds import Fold
 from legendretron.tuning.scores import DOUBTED_ROWS, HeldOut
-from legendretron.tuning.trees import Trees, grow_trees
 
-__all__ = ["TuningProblem"]
+#: Strengths on ``W`` beside a learned link, whose scale can make up for that of ``W``: far stronger than without a link.
+ALPHAS = (0.03, 0.1, 0.3, 1.0)
+#: Strength on the link: nearly free. Stronger ones come close to softmax, which logistic regression fits in less time.
+LINK_ALPHA = 1e-4
+#: Rows that are enough for any estimate or comparison: its standard error is below half a per cent.
+ENOUGH = 20_000
+#: Rows of a tree: enough for out-of-bag probabilities, in a fraction of a second.
+_TREE_ROWS = 5000
+
+
+def thin(n: int, most: int = ENOUGH) -> slice:
+    """Some of ``n`` rows, spread evenly; all if there are no more than enough."""
+    return slice(None, None, max(1, -(-n // most)))
+
+
+class Candidate(NamedTuple):
+    """Strengths on ``W`` and on the link; an infinite one leaves nothing of the link: logistic regression.
+
+    Examples
+    --------
+    >>> Candidate(alpha=0.01, link_alpha=math.inf).is_logistic
+    True
+    """
+
+    alpha: float
+    link_alpha: float
+
+    @property
+    def is_logistic(self) -> bool:
+        """Whether it is logistic regression."""
+        return math.isinf(self.link_alpha)
+
+
+def link_candidates(alpha: float | None, link_alpha: float | None, tied: bool = False) -> list[Candidate]:
+    """Pairs with the strengths that are given; ``tied`` if that on the link is to be that on ``W``.
+
+    Examples
+    --------
+    >>> len(link_candidates(None, None)), link_candidates(0.1, None)
+    (4, [Candidate(alpha=0.1, link_alpha=0.0001)])
+    """
+    alphas = ALPHAS if alpha is None else (alpha,)
+    if tied:
+        return [Candidate(a, a) for a in (LINK_ALPHA, 1e-2, *alphas)]
+    return [Candidate(a, LINK_ALPHA if link_alpha is None else link_alpha) for a in alphas]
+
+
+class LabelledRows(NamedTuple):
+    """Predictions for rows, and what was observed."""
+
+    log_p: Tensor  #: log-probabilities of the true classes, (n, C)
+    labels: Tensor  #: observed labels, (n,)
+    weight: Tensor  #: of each row, (n,); any scale
+
+    def to_power(self, power: float) -> LabelledRows:
+        """The same rows, with a power of the probabilities."""
+        return self._replace(log_p=torch.log_softmax(self.log_p * power, dim=-1))
+
+    def select(self, rows: slice | Tensor) -> LabelledRows:
+        """Some of the rows."""
+        return LabelledRows(*(tensor[rows] for tensor in self))
+
+    @property
+    def label_log_p(self) -> Tensor:
+        """Log-probability of each label."""
+        return self.log_p.gather(1, self.labels.unsqueeze(1)).squeeze(1)
+
+
+class Trees(NamedTuple):
+    """Out-of-bag probabilities of randomised trees."""
+
+    rows: np.ndarray  #: numbers of the rows, in order
+    proba: np.ndarray  #: (n, C)
+    labels: np.ndarray  #: as observed, (n,)
+
+
+def count_wrong_labels(matrix: Tensor, labels: Tensor) -> float:
+    """Share of these labels that is wrong by a matrix."""
+    counts = np.bincount(labels.cpu().numpy(), minlength=len(matrix))
+    return share_of_wrong_labels(matrix.detach().cpu().numpy(), counts / len(labels))
+
+
+def share_of_wrong_labels(matrix: np.ndarray, observed: np.ndarray) -> float:
+    """From a transition matrix, and the shares of the observed labels.
+
+    Examples
+    --------
+    >>> round(share_of_wrong_labels(np.array([[0.9, 0.1], [0.3, 0.7]]), np.array([0.6, 0.4])), 6)
+    0.2
+    """
+    true = np.clip(np.linalg.lstsq(matrix.T, observed, rcond=None)[0], 1e-12, None)
+    return float(1.0 - (true / true.sum()) @ np.diag(matrix))
 
 
 @dataclass(frozen=True)
 class TuningProblem:
-    """Data and model, as they will be trained in the end.
+    """Data and model, as they will be trained in the end."""
 
-    Attributes
-    ----------
-    features : Features
-        ``N`` rows, standardised if they are to be.
-    labels : Tensor of shape (N,)
-        Classes from 0; the last is the reference.
-    n_classes : int
-        ``C``.
-    weight : ndarray of shape (N,)
-        Weights of the rows.
-    folds : list of tuple of ndarray
-        Rows to train on and to hold out.
-    between_folds : bool
-        See :class:`~legendretron.tuning.scores.HeldOut`.
-    make_link : callable
-        Returns the start of a link, given a generator and a dtype.
-    penalize_intercept, centred : bool
-        See :class:`~legendretron.training.penalty.Penalty`.
-    symmetric_logistic : bool
-        Whether the penalty of logistic regression is symmetric, see there too.
-    batch_size : int
-        Rows in a step.
-    steps : int
-        Steps to train for.
-    learning_rate : float
-        Initial rate.
-    seed : int
-        Of starts and batches.
-    link_folds : int, optional
-        On how many of the folds, the first ones, learned links are tried; all if not given.
-    verbose : int
-        See :class:`~legendretron.training.progress.Progress`.
-    known_noise : LabelNoise, optional
-        Noise in the labels that is known.
-    find_noise : {"never", "if it helps", "always", "matrix"}
-        Whether to look for symmetric noise in the labels, and to take what was found; or for a transition matrix.
-    fixed_link : Link, optional
-        Canonical link that is not learned, in the place of softmax+: then only the strength on ``W`` is chosen. No
-        noise is assumed then.
-    """
-
-    features: Features
-    labels: Tensor
+    features: Features  #: standardised if they are to be
+    labels: Tensor  #: classes from 0, (N,); the last is the reference
     n_classes: int
-    weight: np.ndarray
-    folds: list[Fold]
-    between_folds: bool
-    make_link: Callable[[torch.Generator, torch.dtype], Link]
-    batch_size: int
-    steps: int
-    learning_rate: float
-    seed: int
-    penalize_intercept: bool = False
-    symmetric_logistic: bool = True
+    weight: np.ndarray  #: of the rows, (N,)
+    folds: list[Fold]  #: rows to train on and to hold out
+    between_folds: bool  #: see :class:`~legendretron.tuning.scores.HeldOut`
+    make_link: Callable[[torch.Generator, torch.dtype], Link]  #: returns the start of a link
+    batch_size: int  #: rows in a step
+    steps: int  #: to train links for
+    learning_rate: float  #: initial rate
+    seed: int  #: of starts and batches
+    penalize_intercept: bool = False  #: this and the next two: see :class:`~legendretron.training.penalty.Penalty`
+    symmetric_logistic: bool = True  #: about logistic regression
     centred: bool = True
-    link_folds: int | None = None
+    link_folds: int | None = None  #: on how many of the folds, the first ones, links are tried; all if not given
     verbose: int = 0
-    known_noise: LabelNoise | None = None
+    known_noise: LabelNoise | None = None  #: noise in the labels that is known
+    #: whether to look for symmetric noise: "never", "if it helps", "always"; or for a transition matrix, "matrix"
     find_noise: str = "never"
+    #: canonical link that is not learned, in the place of softmax+; then only the strength on ``W`` is chosen, without noise
     fixed_link: Link | None = None
 
     @cached_property
@@ -115,11 +169,35 @@ class TuningProblem:
         return self.features.n_features + 1 >= min(len(train) for train, _ in self.folds)
 
     @cached_property
+    def known_share(self) -> float:
+        """Share of wrong labels by the noise that is known; 0 if none is."""
+        return 0.0 if self.known_noise is None else count_wrong_labels(self.known_noise.matrix(), self.labels)
+
+    @cached_property
     def single_precision(self) -> Features:
         """The features in float32: enough to compare candidates, and faster."""
         return self.features.single()
 
+    def label(self, log_p: Tensor, rows: np.ndarray) -> LabelledRows:
+        """Predictions (n, C) for rows, with their labels and weights."""
+        weight = torch.as_tensor(self.weight[rows], dtype=torch.float64, device=self.device)
+        return LabelledRows(log_p, self.labels[torch.as_tensor(rows, device=self.device)], weight)
+
     @cached_property
     def trees(self) -> Trees:
-        """A second opinion on the labels, by rows of positive weight."""
-        return grow_trees(self.features, self.labels, self.n_classes, np.flatnonzero(self.weight > 0))
+        """A second opinion on the labels, by rows of positive weight; rows that all trees have seen are left out."""
+        from sklearn.ensemble import ExtraTreesClassifier  # takes long to import, and few fits need it
+
+        rows = np.flatnonzero(self.weight > 0)
+        rows = rows[thin(len(rows), ENOUGH * 200 // max(200, self.n_classes))]  # more classes would fill memory
+        x, y = self.features.select_rows(rows), self.labels[torch.as_tensor(rows, device=self.device)].cpu().numpy()
+        trees = ExtraTreesClassifier(
+            50, min_samples_leaf=3, bootstrap=True, max_samples=min(len(y), _TREE_ROWS), oob_score=True, random_state=0
+        )
+        with warnings.catch_warnings():  # about rows that all trees have seen
+            warnings.simplefilter("ignore")
+            trees.fit(x, y)
+        proba = np.zeros((len(y), self.n_classes))
+        proba[:, trees.classes_] = trees.oob_decision_function_
+        known = np.isfinite(proba).all(1) & (proba.sum(1) > 0.0)
+        return Trees(rows[known], proba[known], y[known])

@@ -18,30 +18,20 @@ from __future__ import annotations
 
 import math
 
-__all__ = [
-    "FOLDS",
-    "HELD_OUT",
-    "LEARNING_RATE",
-    "ONE_FOLD_FROM",
-    "ONE_SPLIT_FROM",
-    "REPEATS",
-    "REPEAT_BELOW",
-    "REPEAT_PARAMETERS",
-    "batch_size_for",
-    "hidden_for",
-    "link_folds_for",
-    "steps_for",
-]
-
+#: Initial rate of Adam.
 LEARNING_RATE = 0.03
-#: Rows from which steps grow more slowly.
-_LARGE = 10_000
+#: Rows from which steps grow more slowly: about as many as were looked at.
+LARGE = 10_000
+#: Folds, of which each holds out a fifth of the rows.
 FOLDS = 5
-#: How often logistic regression is cross-validated below so many rows, and up to so many parameters.
-REPEATS, REPEAT_BELOW, REPEAT_PARAMETERS = 3, 1000, 256
-#: Rows from which learned links are tried on one fold only; those from which there is one split only, and the share of the
-#: rows it holds out.
-ONE_FOLD_FROM, ONE_SPLIT_FROM, HELD_OUT = 5000, 50_000, 0.2
+#: How often logistic regression of small data is cross-validated: which rows are held out together matters there.
+REPEATS = 3
+#: Rows below which, and parameters up to which, that is cheap.
+REPEAT_BELOW, REPEAT_PARAMETERS = 1000, 256
+#: Rows from which learned links are tried on one fold only: a thousand held-out rows tell them apart.
+ONE_FOLD_FROM = 5000
+#: Rows from which there is one split only: a fifth of them is enough for strengths, too.
+ONE_SPLIT_FROM = 50_000
 
 
 def steps_for(n_rows: int, n_classes: int) -> int:
@@ -52,7 +42,7 @@ def steps_for(n_rows: int, n_classes: int) -> int:
     >>> steps_for(120, 3), steps_for(10_000, 3), steps_for(1_000_000, 3), steps_for(10_000, 2)
     (876, 8000, 25298, 4000)
     """
-    small = min(n_rows, _LARGE)
+    small = min(n_rows, LARGE)
     scale = 40.0 if n_classes == 2 else 80.0
     return max(200, int(scale * math.sqrt(small) * (n_rows / small) ** 0.25))
 

@@ -10,10 +10,10 @@ import torch
 from scipy.stats import norm
 from torch import Tensor
 
-__all__ = ["DOUBTED_ROWS", "Difference", "HeldOut", "doubted_rows", "held_out_loss"]
-
 #: Most held-out rows that are doubted, whatever their number.
 DOUBTED_ROWS = 0.25
+#: Standard errors at which a difference is clear, and needs no further folds or strengths.
+CLEARLY = 3.0
 
 
 def held_out_loss(log_p: Tensor, labels: Tensor, doubt: float) -> Tensor:
@@ -51,22 +51,14 @@ class Difference(NamedTuple):
 
 @dataclass(frozen=True)
 class HeldOut:
-    """All held-out rows, one fold after the other.
+    """All held-out rows, one fold after the other."""
 
-    Attributes
-    ----------
-    fold, row : ndarray of shape (n,)
-        Number of the fold, and of the row.
-    weight : ndarray of shape (n,)
-        What each counts; sums to 1.
-    between_folds : bool
-        Whether standard errors are at least those between folds: rows of a group are not independent.
-    """
-
-    fold: np.ndarray
-    row: np.ndarray
-    weight: np.ndarray
-    between_folds: bool
+    fold: np.ndarray  #: number of the fold, (n,)
+    row: np.ndarray  #: number of the row, (n,)
+    weight: np.ndarray  #: what each counts, (n,); sums to 1
+    between_folds: (
+        bool  #: whether standard errors are at least those between folds, as rows of a group are not independent
+    )
 
     @classmethod
     def of(cls, folds: list[tuple[np.ndarray, np.ndarray]], weight: np.ndarray, between_folds: bool) -> HeldOut:
@@ -87,12 +79,19 @@ class HeldOut:
         share = self.weight[inside]
         return HeldOut(self.fold[inside], self.row[inside], share / share.sum(), self.between_folds and n_folds > 1)
 
+    def first_rows(self, n: int) -> HeldOut:
+        """The held-out rows of the first folds, which are ``n``."""
+        return self if n == len(self.row) else self.first(int(self.fold[n]))
+
     def mean(self, loss: np.ndarray) -> Difference:
-        """Mean of losses of shape (n,), and its standard error."""
+        """Mean of losses of all folds or the first ones, and its standard error."""
         return self.difference(loss, np.zeros_like(loss))
 
     def difference(self, loss: np.ndarray, other: np.ndarray) -> Difference:
-        """Mean of ``loss - other``, and its standard error."""
+        """Mean of ``loss - other`` on the folds that have both, and its standard error."""
+        both = min(len(loss), len(other))
+        if both < len(self.row):
+            return self.first_rows(both).difference(loss[:both], other[:both])
         away = loss - other
         if not np.isfinite(away).all():
             return Difference(float("inf"), float("inf"))

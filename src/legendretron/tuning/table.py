@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import reprlib
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
 
+from legendretron._internal.extras import import_extra
 from legendretron._internal.fields import (
     BOOLEAN,
     OBJECT,
@@ -24,34 +25,25 @@ from legendretron._internal.fields import (
 from legendretron.diagnostics.softmax_test import LinkTest
 from legendretron.links import TransitionNoise
 from legendretron.training.logistic import Logistic
-from legendretron.tuning.candidates import Candidate
 from legendretron.tuning.link_search import FittedLink
-from legendretron.tuning.noise_rates import LabelledRows
+from legendretron.tuning.problem import Candidate, LabelledRows
+from legendretron.tuning.wrong_labels import FoundNoise
 
-__all__ = ["COLUMNS", "FoundNoise", "Tuning", "check_matrix", "check_strengths"]
-
-COLUMNS = (
-    "model",
-    "alpha",
-    "link_alpha",
-    "label_noise",
-    "steps",
-    "held_out_rows",
-    "log_loss",
-    "standard_error",
-    "difference",
-    "difference_error",
-    "chosen",
-)
-
-_NUMBERS = ("alpha", "link_alpha", "label_noise", "log_loss", "standard_error", "difference", "difference_error")
+_ANY_NUMBER = number(finite=False)
 _ROW = {
-    **dict.fromkeys(COLUMNS, number(finite=False)),
     "model": one_of("logistic regression", "learned link", "fixed link"),
+    "alpha": _ANY_NUMBER,
+    "link_alpha": _ANY_NUMBER,
+    "label_noise": _ANY_NUMBER,
     "steps": optional(integer(1)),
     "held_out_rows": integer(1),
+    "log_loss": _ANY_NUMBER,
+    "standard_error": _ANY_NUMBER,
+    "difference": _ANY_NUMBER,
+    "difference_error": _ANY_NUMBER,
     "chosen": BOOLEAN,
 }
+COLUMNS = tuple(_ROW)
 _FIELDS = {
     "chosen": list_of(number(finite=False), least=2),
     "rows": list_of(OBJECT),
@@ -60,6 +52,7 @@ _FIELDS = {
     "link_test": optional(OBJECT),
     "held_out": optional(OBJECT),
 }
+_HELD_OUT = {"log_p": array(None, None), "labels": array(None, dtype="int64"), "weight": array(None)}
 
 
 def check_strengths(strengths: list[float]) -> tuple[float, float]:
@@ -76,74 +69,18 @@ def check_matrix(matrix: Any) -> np.ndarray:
 
 
 def _held_out_from_state(state: dict[str, Any]) -> LabelledRows:
-    check_fields(
-        "held_out", state, {"log_p": array(None, None), "labels": array(None, dtype="int64"), "weight": array(None)}
-    )
+    check_fields("held_out", state, _HELD_OUT)
     found = LabelledRows(*(torch.as_tensor(state[name]) for name in LabelledRows._fields))
     n, n_classes = found.log_p.shape
-    if (
-        found.labels.shape != (n,)
-        or found.weight.shape != (n,)
-        or not bool(((found.labels >= 0) & (found.labels < n_classes)).all())
-    ):
+    inside = (found.labels >= 0) & (found.labels < n_classes)
+    if not found.labels.shape == found.weight.shape == (n,) or not bool(inside.all()):
         raise ValueError(f"labels and weight of held_out must be those of {n} rows of {n_classes} classes.")
     return found
-
-
-class FoundNoise(NamedTuple):
-    """Symmetric noise in the labels, and how a model that knows of it is trained.
-
-    Examples
-    --------
-    >>> found = FoundNoise(training=0.2, temperature=1.0, doubt=0.0, rate=0.15, low=0.1, high=0.2)
-    >>> found.low < found.rate < found.high
-    True
-    """
-
-    training: float  #: rate that is assumed in training
-    temperature: float  #: power of the true probabilities, for a model that is logistic regression
-    doubt: float  #: floor of the true probabilities, see :class:`~legendretron.tuning.noise_rates.RateEstimate`
-    rate: float  #: estimated share of the labels that has been replaced
-    low: float  #: lower end of its interval
-    high: float  #: upper end
-
-    @classmethod
-    def from_state(cls, state: Any) -> Self:
-        """Rebuild from a list of the numbers; anything else raises a ``ValueError``."""
-        # a matrix may replace more than all labels
-        bounds = {"training": 1.0, "temperature": 1e3, "doubt": 1.0, "rate": 2.0, "low": 2.0, "high": 2.0}
-        if not isinstance(state, list) or len(state) != len(cls._fields):
-            raise ValueError(f"label noise must be {len(cls._fields)} numbers, got {reprlib.repr(state)}.")
-        found = dict(zip(cls._fields, state, strict=True))
-        check_fields("label noise", found, {name: number(0.0, high) for name, high in bounds.items()})
-        noise = cls(*map(float, state))
-        if noise.low > noise.high or noise.temperature < 1e-3 or max(noise.training, noise.doubt) >= 1.0:
-            raise ValueError(f"label noise must have shares below 1 and a positive temperature, got {noise}.")
-        return noise
 
 
 @dataclass
 class Tuning:
     """Candidates with their cross-validated log-loss.
-
-    Attributes
-    ----------
-    rows : list of dict
-        One per candidate and stage; see :attr:`LegendreTronClassifier.tuning_` for the columns.
-    chosen : Candidate
-        The strengths to train with.
-    logistic : Logistic, optional
-        Logistic regression fitted to the folds, if it was chosen: where to begin to fit it to all rows.
-    start : FittedLink, optional
-        The chosen learned link, trained on the rows of the first fold: where to begin to train it on all rows.
-    noise : FoundNoise, optional
-        Noise in the labels, if it was looked for; one of rate 0 if there is none.
-    noise_matrix : ndarray of shape (C, C), optional
-        Its transition matrix, if it is not symmetric.
-    link_test : LinkTest, optional
-        Test of softmax on held-out rows, if learned links were candidates and labels are taken as they are.
-    held_out : LabelledRows, optional
-        What the folds of the chosen candidate predict for rows that they have not seen.
 
     Examples
     --------
@@ -152,14 +89,16 @@ class Tuning:
     0.01
     """
 
-    chosen: Candidate
-    rows: list[dict[str, Any]] = field(default_factory=list)
-    logistic: Logistic | None = None
-    start: FittedLink | None = None
-    noise: FoundNoise | None = None
-    noise_matrix: np.ndarray | None = None
-    link_test: LinkTest | None = None
-    held_out: LabelledRows | None = None
+    chosen: Candidate  #: the strengths to train with
+    rows: list[dict[str, Any]] = field(default_factory=list)  #: one per candidate and stage
+    logistic: Logistic | None = None  #: fitted to the folds, if it was chosen: where to begin to fit it to all rows
+    start: FittedLink | None = (
+        None  #: the chosen link, trained on the first fold: where to begin to train it on all rows
+    )
+    noise: FoundNoise | None = None  #: noise in the labels, if it was looked for; one of rate 0 if there is none
+    noise_matrix: np.ndarray | None = None  #: its transition matrix (C, C), if it is not symmetric
+    link_test: LinkTest | None = None  #: of softmax, if learned links were candidates and labels are taken as they are
+    held_out: LabelledRows | None = None  #: what the folds of the chosen candidate predict for rows they have not seen
 
     def to_state(self) -> dict[str, Any]:
         """Return what was tried and chosen; models that were trained on the way are left out."""
@@ -181,7 +120,8 @@ class Tuning:
         if state["noise"] is None and state["noise_matrix"] is not None:
             raise ValueError("noise_matrix must be null if noise is.")
         rows = [
-            {name: float(row[name]) if name in _NUMBERS else row[name] for name in COLUMNS} for row in state["rows"]
+            {name: float(row[name]) if wanted is _ANY_NUMBER else row[name] for name, wanted in _ROW.items()}
+            for row in state["rows"]
         ]
         return cls(
             Candidate(*check_strengths(state["chosen"])),
@@ -194,11 +134,6 @@ class Tuning:
 
     def to_frame(self) -> Any:
         """Return the candidates as a pandas data frame, the best first."""
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise ImportError(
-                "The table of candidates is a pandas data frame; install it with: pip install pandas"
-            ) from error
+        pandas = import_extra("pandas", "the table of candidates", "cli")
         rows = sorted(self.rows, key=lambda row: (not row["chosen"], math.isnan(row["log_loss"]), row["log_loss"]))
-        return pd.DataFrame(rows, columns=list(COLUMNS))
+        return pandas.DataFrame(rows, columns=list(COLUMNS))

@@ -3,32 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from legendretron.links import TransitionNoise
-from legendretron.tuning.candidates import Candidate
+from legendretron.links.noise_models import wrong_share
 from legendretron.tuning.link_search import LinkScore, may_gain, predict_held_out, search_links
 from legendretron.tuning.logistic_path import LogisticPath, PathPoint
-from legendretron.tuning.noise_checks import is_believable, is_possible
 from legendretron.tuning.noise_matrix import find_matrix, has_pattern
-from legendretron.tuning.noise_rates import RateEstimate
-from legendretron.tuning.noise_search import search_noise
-from legendretron.tuning.problem import TuningProblem
+from legendretron.tuning.problem import Candidate, TuningProblem
 from legendretron.tuning.scores import Difference
-from legendretron.tuning.table import FoundNoise, Tuning
-
-__all__ = ["FALLBACK_ALPHA", "tune"]
+from legendretron.tuning.table import Tuning
+from legendretron.tuning.wrong_labels import FoundNoise, is_believable, is_possible
 
 #: Standard errors by which a learned link must beat logistic regression on held-out rows.
 _MUST_GAIN = 1.0
 #: Strength of logistic regression where no row can be held out.
 FALLBACK_ALPHA = 0.01
-#: Softmax is rejected below this p-value.
-_REJECTED = 0.05
 
 
 def tune(problem: TuningProblem, links: list[Candidate], *, logistic: bool, alpha: float | None = None) -> Tuning:
@@ -36,7 +27,7 @@ def tune(problem: TuningProblem, links: list[Candidate], *, logistic: bool, alph
 
     A learned link is chosen only if it beats logistic regression by more than the standard error of the difference, taken
     row by row: of two models that do equally well, the simpler one. When noise is believed is told in
-    :mod:`~legendretron.tuning.noise_checks`.
+    :mod:`~legendretron.tuning.wrong_labels`.
 
     Parameters
     ----------
@@ -66,9 +57,10 @@ def tune(problem: TuningProblem, links: list[Candidate], *, logistic: bool, alph
     chosen_row: dict[str, Any] | None = None
     doubt, rate = problem.doubt, 0.0
     if logistic or problem.find_noise != "never":
+        fixed = alpha if logistic else None
         path = LogisticPath(problem, problem.n_path_folds)
-        plain = _plain_logistic(path, alpha if logistic else None)
-        noisy, believed = _noisy_logistic(path, plain, fixed=logistic and alpha is not None)
+        plain = path.search() if fixed is None else path.doubt_as_at(path.fit(fixed))
+        noisy, believed = _search_noise(path, plain, fixed=fixed is not None)
         if problem.find_noise == "matrix" or (problem.find_noise == "if it helps" and has_pattern(path, plain)):
             with_matrix = _tune_with_matrix(path, plain, noisy, links, logistic=logistic, alpha=alpha)
             if with_matrix is not None:
@@ -76,39 +68,37 @@ def tune(problem: TuningProblem, links: list[Candidate], *, logistic: bool, alph
         doubt = path.doubt
         if noisy:
             rate = noisy[0].noise.rate if believed or is_possible(noisy[0].noise, problem) else 0.0
-            tuning.noise = _describe_noise(noisy[0].rate, noisy[0].noise) if believed else _no_noise(noisy[0].noise)
+            tuning.noise = FoundNoise.of(noisy[0].noise, noisy[0].rate) if believed else FoundNoise.none(noisy[0].noise)
     if logistic:
         base = noisy[0] if believed else plain
         points = [*path.points.values()] if alpha is None else [plain]
         points += noisy if believed else []
         tuning.chosen = Candidate(base.alpha, math.inf)
         for point in points:
-            added = _add_row(tuning, problem, Candidate(point.alpha, math.inf), None, point, base)
+            added = _add_row(tuning, problem, tuning.chosen._replace(alpha=point.alpha), None, point, base)
             chosen_row = added if point is base else chosen_row
-        plain_labels = not believed and problem.known_noise is None and problem.fixed_link is None
-        if links and plain_labels:
-            tuning.link_test = path.test_links(base, robust=True)
-        if links and plain_labels and problem.n_classes == 2:
+        if links and not believed and problem.known_noise is None and problem.fixed_link is None:
+            test = tuning.link_test = path.test_links(base)
             # of two classes, a link is a function of one score, which held-out rows can test
-            test = path.test_links(base, robust=False)
-            if not (test.p_value < _REJECTED and may_gain(Difference(test.gain, test.gain_error), path.loss(base))):
+            gain = Difference(test.gain, test.gain_error)
+            if problem.n_classes == 2 and not (test.is_rejected and may_gain(gain, path.loss(base))):
                 links = []
-    known = None if base is None else base.losses
-    best, row = _best_link(problem, tuning, links, base, search_links(problem, links, known, doubt, rate))
-    if best is not None and best.estimate is not None and not _is_believed(problem, best.estimate):
-        best, row = _best_link(problem, tuning, links, base, search_links(problem, links, known, doubt))
+    for assumed in (rate, 0.0):  # a link whose noise is not believed after all is searched again, without
+        best, row = _best_link(problem, tuning, links, base, doubt, assumed)
+        noise = None if best is None else best.estimate
+        if noise is None or is_believable(noise, problem):
+            break
     if best is not None:
-        away = None if base is None else _away(problem, best.losses, base.losses)
+        away = None if base is None else problem.held_out.difference(best.losses, base.losses)
         if away is None or away.mean < -_MUST_GAIN * away.error:
             tuning.chosen, tuning.start, chosen_row = best.candidate, best.models[0], row
             tuning.held_out = predict_held_out(problem, best)
             if best.estimate is not None:
-                tuning.noise = _describe_noise(best.rate, best.estimate)
+                tuning.noise = FoundNoise.of(best.estimate, best.rate)
             elif tuning.noise is not None and rate > 0.0:  # what logistic regression took for noise, the link explains
                 tuning.noise = tuning.noise._replace(training=0.0, temperature=1.0, doubt=0.0, rate=0.0, low=0.0)
     if base is not None and tuning.chosen.is_logistic:
-        others = problem.n_path_folds < len(problem.folds)
-        if alpha is None and others and base.estimate is None:
+        if alpha is None and problem.n_path_folds < len(problem.folds) and base.estimate is None:
             complete = path.with_other_folds(base)
             base = complete[0]
             tuning.chosen = Candidate(base.alpha, math.inf)
@@ -126,15 +116,23 @@ def _best_link(
     tuning: Tuning,
     links: list[Candidate],
     base: PathPoint | None,
-    stages: Iterator[list[LinkScore]],
+    doubt: float,
+    rate: float,
 ) -> tuple[LinkScore | None, dict[str, Any] | None]:
     """The link that is left at the end of a search, whose stages are written into the table, and its row."""
     best, row = None, None
-    for stage in stages if links else ():
+    known = None if base is None else base.losses
+    for stage in search_links(problem, links, known, doubt, rate) if links else ():
         for score in stage:
             row = _add_row(tuning, problem, score.candidate, score.steps, score, base)
             best = score if score.final else None
     return best, row
+
+
+def _search_noise(path: LogisticPath, plain: PathPoint, *, fixed: bool) -> tuple[list[PathPoint], bool]:
+    """What was tried with noise, the best first, and whether noise is believed."""
+    find = path.problem.find_noise
+    return ([], False) if find == "never" else path.search_noise(plain, always=find != "if it helps", fixed=fixed)
 
 
 def _tune_with_matrix(
@@ -149,7 +147,7 @@ def _tune_with_matrix(
     """Estimate a transition matrix, then choose strengths as if it were known; None if it does not help."""
     fixed = logistic and alpha is not None
     if noisy[0].rate == 0.0:  # symmetric noise was not believed, and not tried
-        noisy, _ = search_noise(path, plain, always=True, fixed=fixed)
+        noisy, _ = path.search_noise(plain, always=True, fixed=fixed)
     matrix, noise, helps = find_matrix(path, plain, noisy[0], fixed=fixed)
     if not helps and path.problem.find_noise != "matrix":
         return None
@@ -157,51 +155,6 @@ def _tune_with_matrix(
     tuning = tune(known, links, logistic=logistic, alpha=alpha)
     tuning.noise, tuning.noise_matrix = noise, matrix.cpu().numpy()
     return tuning
-
-
-def _plain_logistic(path: LogisticPath, alpha: float | None) -> PathPoint:
-    """Logistic regression of the best strength, or of the one that is given."""
-    if alpha is None:
-        return path.search()
-    base = path.fit(alpha)
-    path.doubt_as_at(base)
-    return base._replace(doubt=path.doubt)
-
-
-def _noisy_logistic(path: LogisticPath, plain: PathPoint, *, fixed: bool) -> tuple[list[PathPoint], bool]:
-    """What was tried with noise, the best first, and whether noise is believed."""
-    find = path.problem.find_noise
-    if find == "never":
-        return [], False
-    return search_noise(path, plain, always=find in ("always", "matrix"), fixed=fixed)
-
-
-def _is_believed(problem: TuningProblem, estimate: RateEstimate) -> bool:
-    return problem.find_noise == "always" or is_believable(estimate, problem)
-
-
-def _describe_noise(training: float, estimate: RateEstimate) -> FoundNoise:
-    return FoundNoise(training, estimate.temperature, estimate.doubt, estimate.rate, *estimate.interval)
-
-
-def _no_noise(estimate: RateEstimate) -> FoundNoise:
-    """No noise; but there may be as much as would fit held-out rows, or as the clearest ones allow."""
-    return FoundNoise(0.0, 1.0, 0.0, 0.0, 0.0, estimate.interval[1] if estimate.most == 1.0 else estimate.most)
-
-
-def _away(problem: TuningProblem, losses: np.ndarray, base: np.ndarray) -> Difference:
-    """Difference to the base on the rows that both have been tried on."""
-    both = min(len(losses), len(base))
-    held_out = problem.held_out
-    if both < len(held_out.row):
-        held_out = held_out.first(int(held_out.fold[both]))
-    return held_out.difference(losses[:both], base[:both])
-
-
-def _model(problem: TuningProblem, candidate: Candidate) -> str:
-    if not candidate.is_logistic:
-        return "learned link"
-    return "logistic regression" if problem.fixed_link is None else "fixed link"
 
 
 def _add_row(
@@ -212,22 +165,24 @@ def _add_row(
     tried: PathPoint | LinkScore,
     base: PathPoint | None,
 ) -> dict[str, Any]:
-    held_out, losses = problem.held_out, tried.losses
-    if len(losses) < len(held_out.row):  # of the first folds only
-        held_out = held_out.first(int(held_out.fold[len(losses)]))
-    mean = held_out.mean(losses)
-    away = None if base is None else _away(problem, losses, base.losses)
+    """Write a candidate into the table, with the share of wrong labels that it assumes."""
+    held_out = problem.held_out
+    mean, away = held_out.mean(tried.losses), Difference(math.nan, math.nan)
+    if base is not None:
+        away = held_out.difference(tried.losses, base.losses)
+    noise = tried.estimate
+    plain = "logistic regression" if problem.fixed_link is None else "fixed link"
     row = {
-        "model": _model(problem, candidate),
+        "model": plain if candidate.is_logistic else "learned link",
         "alpha": candidate.alpha,
         "link_alpha": candidate.link_alpha,
-        "label_noise": 0.0 if tried.estimate is None else tried.estimate.rate * (1.0 - 1.0 / problem.n_classes),
+        "label_noise": problem.known_share if noise is None else wrong_share(noise.rate, problem.n_classes),
         "steps": steps,
-        "held_out_rows": held_out.n_rows,
+        "held_out_rows": held_out.first_rows(len(tried.losses)).n_rows,
         "log_loss": mean.mean,
         "standard_error": mean.error,
-        "difference": math.nan if away is None else away.mean,
-        "difference_error": math.nan if away is None else away.error,
+        "difference": away.mean,
+        "difference_error": away.error,
         "chosen": False,
     }
     tuning.rows.append(row)

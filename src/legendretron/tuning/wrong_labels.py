@@ -1,0 +1,321 @@
+r"""What is believed about wrong labels: one estimate, one test that it is noise, one that it is everywhere.
+
+**The estimate.** If a share :math:`\epsilon` of the labels is replaced at random, an observed label has the probability
+:math:`q_y = (1 - \epsilon)\, p_y + \epsilon / C`. The rate that fits **held-out** rows is too large, since confident mistakes
+look like noise; that of **training** rows is too small, since the model has learned some of the wrong labels. To first order
+both are equally far from the truth, so their mean is taken. A **temperature**, :math:`p \propto p^\tau`, is fitted with the
+rate, so that under- or overconfidence does not count as noise. At least a twentieth of the labels must be wrong, by held-out
+rows and by training rows: less does not matter.
+
+**Is it noise, or a model that does not fit?** Noise strikes single rows; a model that does not fit is wrong in whole regions.
+Rows nearby and trees, which follow any border, are asked for the probability of suspicious labels. The excess
+
+.. math:: \frac{1}{m} \sum_i \left( [y_j = y_i] - q_j(y_i) \right), \qquad j \text{ near } i
+
+over the model's probability :math:`q` is near 0 for noise, and near 1 where the model is wrong. Where only this speaks
+against noise, a learned link is asked again: it may fit where logistic regression does not.
+
+**Is it everywhere?** Random noise strikes clear rows too. So the share of wrong labels among the rows that trees are surest
+of is an upper bound. And the evidence must be strong, or most rows clear: otherwise noise cannot be told from classes that
+overlap. Of two classes and a few hundred rows, both are asked for.
+"""
+
+from __future__ import annotations
+
+import math
+import reprlib
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import torch
+from scipy.stats import binomtest, norm
+from sklearn.neighbors import NearestNeighbors
+from torch import Tensor
+
+from legendretron._internal.fields import check_fields, number
+from legendretron.links.noise_models import mix_with_uniform, observed_loss, replaced_share, wrong_share
+from legendretron.training.features import Features
+from legendretron.tuning.problem import ENOUGH, LabelledRows, Trees, TuningProblem, thin
+
+#: Powers of the probabilities to choose from: steps of a fifth, from a third to six times as sure.
+TEMPERATURES = tuple(float(1.2**power) for power in range(-6, 11))
+#: Standard errors of a claim about noise: more than the usual two, as each is about the best of several fits.
+SURE_ERRORS = 2.5
+#: Share of wrong labels below which there is little to gain, and a model that nearly fits looks like noise.
+_LEAST_SHARE = 0.05
+#: Highest rate that is searched, so that losses are finite.
+_HIGHEST = 0.98
+#: Highest rate that is believed: more cannot be told from labels by chance alone.
+_HIGHEST_BELIEVED = 0.85
+#: Probability of the true class from which a row is clear: it is as seldom wrong as does not matter.
+_CLEAR = 1.0 - _LEAST_SHARE
+#: Highest agreement of noise, which is near 0; that of a model that does not fit is near 1.
+_MOST_AGREEMENT = 0.1
+#: Neighbours that are asked, and the fewest suspicious rows: with fewer of either, chance decides.
+_NEIGHBOURS = 5
+#: Factor by which an estimate may exceed the bound; a model that nearly fits finds somewhat too many wrong labels.
+_SLACK = 1.3
+#: Log-likelihood of held-out labels that noise must add: strong evidence (p < 0.005) against classes that merely overlap.
+_EVIDENCE = 3.5
+#: Rows below which, of two classes, half of the rows must be clear, too.
+_FEW = 400
+#: Shares of the rows, the surest first, that give a bound: any noise level is seen by one of them.
+_SUREST = (0.02, 0.05, 0.1, 0.2, 0.4)
+
+
+class RateEstimate(NamedTuple):
+    """What the labels say about the share of them that has been replaced at random."""
+
+    temperature: float  #: power of the probabilities
+    held_out: float  #: rate that fits held-out rows best
+    training: float  #: rate that fits the rows a model was trained on
+    error: float  #: standard error of either
+    clear: float = 1.0  #: share of held-out rows whose true class is nearly certain
+    evidence: float = 0.0  #: log-likelihood of held-out labels that noise adds to a temperature alone
+    agreement: float = 0.0  #: of neighbours and trees with suspicious labels
+    most: float = 1.0  #: rate that the clearest rows allow
+
+    @property
+    def rate(self) -> float:
+        """The estimate: the mean of the two, or what the clearest rows allow if that is less."""
+        return min(self.most, 0.5 * (self.held_out + self.lowest))
+
+    @property
+    def lowest(self) -> float:
+        """The smaller of the two rates: what even training rows do not let the model explain."""
+        return min(self.training, self.held_out)
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """From the rate on training rows to that on held-out rows, and two and a half standard errors on both sides."""
+        low, high = min(self.lowest, self.rate), max(self.held_out, self.training)
+        return max(0.0, low - SURE_ERRORS * self.error), min(1.0, high + SURE_ERRORS * self.error)
+
+    @property
+    def doubt(self) -> float:
+        r"""Share of predictions to doubt, as a floor of true probabilities.
+
+        Labels that are taken for noise may be right: where the rate is uncertain, and where held-out rows need a higher one
+        than training rows. So true probabilities get a floor that explains a rate as high as that, too:
+
+        .. math:: 1 - u = (1 - \epsilon) (1 - \delta), \qquad
+            (u - \epsilon)^2 = (\epsilon_{held} - \epsilon)^2 + (2.5\, s)^2
+
+        with the standard error ``s``: the two are independent.
+        """
+        if self.rate == 0.0:
+            return 0.0
+        away = math.hypot(max(self.held_out, self.training) - self.rate, SURE_ERRORS * self.error)
+        return min(_HIGHEST, away / (1.0 - self.rate))
+
+
+class FoundNoise(NamedTuple):
+    """Symmetric noise in the labels, and how a model that knows of it is trained.
+
+    Examples
+    --------
+    >>> found = FoundNoise(training=0.2, temperature=1.0, doubt=0.0, rate=0.15, low=0.1, high=0.2)
+    >>> found.low < found.rate < found.high
+    True
+    """
+
+    training: float  #: rate that is assumed in training
+    temperature: float  #: power of the true probabilities, for a model that is logistic regression
+    doubt: float  #: floor of the true probabilities, see :class:`RateEstimate`
+    rate: float  #: estimated share of the labels that has been replaced
+    low: float  #: lower end of its interval
+    high: float  #: upper end
+
+    @classmethod
+    def of(cls, estimate: RateEstimate, training: float) -> Self:
+        """As it was estimated by a model that was trained with some noise."""
+        return cls(training, estimate.temperature, estimate.doubt, estimate.rate, *estimate.interval)
+
+    @classmethod
+    def none(cls, estimate: RateEstimate) -> Self:
+        """No noise; but there may be as much as would fit held-out rows, or as the clearest ones allow."""
+        return cls(0.0, 1.0, 0.0, 0.0, 0.0, estimate.interval[1] if estimate.most == 1.0 else estimate.most)
+
+    @classmethod
+    def from_state(cls, state: Any) -> Self:
+        """Rebuild from a list of the numbers; anything else raises a ``ValueError``."""
+        if not isinstance(state, list) or len(state) != len(cls._fields):
+            raise ValueError(f"label noise must be {len(cls._fields)} numbers, got {reprlib.repr(state)}.")
+        # a matrix may replace more than all labels
+        bounds = {"training": 1.0, "temperature": 1e3, "doubt": 1.0, "rate": 2.0, "low": 2.0, "high": 2.0}
+        fields = {name: number(0.0, high) for name, high in bounds.items()}
+        check_fields("label noise", dict(zip(cls._fields, state, strict=True)), fields)
+        noise = cls(*map(float, state))
+        if noise.low > noise.high or noise.temperature < 1e-3 or max(noise.training, noise.doubt) >= 1.0:
+            raise ValueError(f"label noise must have shares below 1 and a positive temperature, got {noise}.")
+        return noise
+
+
+def estimate_rates(
+    held_out: LabelledRows, training: LabelledRows, temperatures: tuple[float, ...] = TEMPERATURES
+) -> tuple[RateEstimate, Tensor]:
+    """Fit temperature and rate to held-out rows, and the rate to training rows.
+
+    Returns the estimate, and log-probabilities (n, C) of observed labels of held-out rows, with the rate that fits them best.
+    """
+    n, n_classes = held_out.log_p.shape
+    part = held_out.select(thin(n))
+    tried = []
+    without = math.inf
+    for power in temperatures:
+        p_label, rate = _fit_rate(part.to_power(power))
+        loss = float((observed_loss(-torch.log(p_label), rate, n_classes)[0] * part.weight).sum())
+        without = min(without, -float(torch.log(p_label) @ part.weight))
+        tried.append((loss, power))
+    least, power = min(tried, key=lambda one: one[0])
+    sharp = held_out.to_power(power)
+    p_label, rate = _fit_rate(sharp)
+    share = held_out.weight / held_out.weight.sum()
+    slope = (p_label - 1.0 / n_classes) / ((1.0 - rate) * p_label + rate / n_classes)
+    information = float((share * slope.square()).sum()) / float(share.square().sum())
+    estimate = RateEstimate(
+        power,
+        rate,
+        training=_fit_rate(training.to_power(power))[1],
+        error=float(1.0 / np.sqrt(max(information, 1e-12))),
+        clear=float(share @ (sharp.log_p.amax(-1) > math.log(_CLEAR)).to(share)),
+        evidence=max(0.0, (without - least) / float(part.weight.mean())),
+    )
+    return estimate, mix_with_uniform(sharp.log_p, sharp.log_p.new_tensor(rate))
+
+
+def some_training_rows(folds: list[tuple[np.ndarray, np.ndarray]]) -> list[np.ndarray]:
+    """Rows that each of some folds is trained on, spread evenly."""
+    return [train[thin(len(train), max(1, ENOUGH // len(folds)))] for train, _ in folds]
+
+
+def _fit_rate(rows: LabelledRows) -> tuple[Tensor, float]:
+    """Probability of the labels before noise, and the rate of noise with the least log-loss."""
+    p_label = torch.exp(rows.label_log_p)
+    # in NumPy, whose operations on few numbers cost less, and on the CPU, as each step waits for the sum
+    return p_label, best_share(p_label.cpu().numpy(), 1.0 / rows.log_p.shape[1], rows.weight.cpu().numpy())
+
+
+@np.errstate(over="ignore")  # of a quotient by a tiny probability
+def best_share(p_label: np.ndarray, other: np.ndarray | float, weight: np.ndarray) -> float:
+    r"""The share :math:`s` for which the mixture :math:`(1 - s)\, own + s\, other` of probabilities has the least log-loss.
+
+    The loss is convex in it: it is least where its derivative changes sign, which is found by bisection.
+
+    Examples
+    --------
+    >>> best_share(np.array([1.0, 1.0, 0.0, 0.0]), 0.5, np.ones(4)) > 0.9
+    True
+    """
+    gain = weight * (p_label - other)
+
+    def rising(share: float) -> bool:
+        return bool((gain / (p_label + share * (other - p_label))).sum() > 0.0)
+
+    low, high = 0.0, _HIGHEST
+    if bool((p_label <= 0.0).any()):  # an infinite loss without the other
+        low = 1e-6
+    if rising(low):
+        return 0.0
+    if not rising(high):
+        return high
+    while high - low > 1e-6:
+        middle = 0.5 * (low + high)
+        low, high = (low, middle) if rising(middle) else (middle, high)
+    return 0.5 * (low + high)
+
+
+def check_estimate(
+    estimate: RateEstimate, problem: TuningProblem, rows: np.ndarray, log_q: Tensor, labels: Tensor
+) -> RateEstimate:
+    """Add to an estimate how far neighbours and trees agree with suspicious labels, and the bound of the rate.
+
+    Models that have not seen the rows predict observed labels by ``log_q`` (n, C), with the noise of the estimate.
+    """
+    if not _is_enough(estimate, problem):
+        return estimate
+    rows, first = np.unique(rows, return_index=True)  # a row is not its own neighbour
+    index = torch.as_tensor(first, device=log_q.device)
+    q, observed = torch.exp(log_q[index]).cpu().numpy(), labels[index].cpu().numpy()
+    suspicious = (estimate.held_out / problem.n_classes) / q[np.arange(len(q)), observed] > 0.5
+    agreement = max(
+        _ask_neighbours(problem.features, rows, q, observed, suspicious),
+        _ask_trees(problem.trees, rows, q, observed, suspicious),
+    )
+    most = replaced_share(least_bound(problem.trees), problem.n_classes)
+    return estimate._replace(agreement=agreement, most=min(1.0, most))
+
+
+def is_believable(estimate: RateEstimate, problem: TuningProblem) -> bool:
+    """Whether an estimate that was checked is about noise: all that this page asks for, unless noise is said to be there."""
+    if problem.find_noise == "always":
+        return True
+    return is_possible(estimate, problem) and estimate.agreement < _MOST_AGREEMENT
+
+
+def is_possible(estimate: RateEstimate, problem: TuningProblem) -> bool:
+    """Whether an estimate may be about noise, though the model may not fit: a model that fits better is to be asked."""
+    rate = 0.5 * (estimate.held_out + estimate.lowest)
+    strong, clear = estimate.evidence >= _EVIDENCE, estimate.clear >= 0.5
+    if problem.n_classes == 2:
+        told_apart = (strong and clear) or not _has_few_rows(problem)
+    else:
+        told_apart = strong or clear
+    return _is_enough(estimate, problem) and rate <= min(_SLACK * estimate.most, _HIGHEST_BELIEVED) and told_apart
+
+
+def is_possible_share(wrong: float, problem: TuningProblem) -> bool:
+    """Whether a share of wrong labels matters, and clear rows allow it."""
+    return not _has_few_rows(problem) and _LEAST_SHARE <= wrong <= _SLACK * least_bound(problem.trees)
+
+
+def _has_few_rows(problem: TuningProblem) -> bool:
+    return problem.features.n_rows * (problem.n_classes - 1) < _FEW
+
+
+def _is_enough(estimate: RateEstimate, problem: TuningProblem) -> bool:
+    """Whether enough labels are wrong to matter, also by training rows unless a model can explain any labels of theirs."""
+    return wrong_share(estimate.rate if problem.is_wide else estimate.lowest, problem.n_classes) >= _LEAST_SHARE
+
+
+def least_bound(trees: Trees) -> float:
+    """Upper bound of the share of wrong labels, if these are wrong at random.
+
+    It is the least upper limit, by Wilson's score interval, of the share of labels that are not the predicted ones, among the
+    rows that trees are surest of, 20 or more.
+    """
+    surest = np.argsort(-trees.proba.max(1), kind="stable")
+    wrong = (trees.proba.argmax(1) != trees.labels)[surest]
+    sizes = [max(20, int(share * len(wrong))) for share in _SUREST]
+    tests = [binomtest(int(wrong[:m].sum()), m) for m in sizes if m <= len(wrong)]
+    level = float(2 * norm.cdf(SURE_ERRORS) - 1)
+    return min((float(test.proportion_ci(level, "wilson").high) for test in tests), default=1.0)
+
+
+def _ask_trees(trees: Trees, rows: np.ndarray, q: np.ndarray, labels: np.ndarray, suspicious: np.ndarray) -> float:
+    """Excess of the trees' probability of suspicious labels over the model's, less the same for other labels."""
+    _, here, known = np.intersect1d(rows, trees.rows, assume_unique=True, return_indices=True)
+    suspicious, labels = suspicious[here], labels[here]
+    if suspicious.sum() < _NEIGHBOURS or suspicious.all():
+        return 0.0
+    excess = trees.proba[known] - q[here]
+    of_labels = excess[np.arange(len(labels)), labels]
+    others = (excess.sum(1) - of_labels)[~suspicious] / (q.shape[1] - 1)
+    return float(of_labels[suspicious].mean() - others.mean())
+
+
+def _ask_neighbours(
+    features: Features, rows: np.ndarray, q: np.ndarray, labels: np.ndarray, suspicious: np.ndarray
+) -> float:
+    """How much more often than predicted the nearest rows have the label of a suspicious row."""
+    some = thin(len(rows))
+    rows, q, labels, (queries,) = rows[some], q[some], labels[some], np.nonzero(suspicious[some])
+    if len(queries) < _NEIGHBOURS or len(rows) <= _NEIGHBOURS:
+        return 0.0
+    queries = queries[thin(len(queries), 500)]  # each is compared with all rows
+    x = features.select_rows(rows)
+    # brute force: the only way for sparse rows, and the fastest for many features
+    nearest = NearestNeighbors(n_neighbors=_NEIGHBOURS + 1, algorithm="brute").fit(x).kneighbors(x[queries])[1]
+    label = labels[queries][:, None]
+    excess = (labels[nearest] == label) - q[nearest, label]
+    return float(excess[nearest != queries[:, None]].mean())
