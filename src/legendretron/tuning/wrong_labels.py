@@ -258,7 +258,7 @@ def is_possible(estimate: RateEstimate, problem: TuningProblem) -> bool:
     rate = 0.5 * (estimate.held_out + estimate.lowest)
     strong, clear = estimate.evidence >= _EVIDENCE, estimate.clear >= 0.5
     if problem.n_classes == 2:
-        told_apart = (strong and clear) or not _has_few_rows(problem)
+        told_apart = (strong and clear) or problem.features.n_rows >= _FEW
     else:
         told_apart = strong or clear
     return _is_enough(estimate, problem) and rate <= min(_SLACK * estimate.most, _HIGHEST_BELIEVED) and told_apart
@@ -266,11 +266,7 @@ def is_possible(estimate: RateEstimate, problem: TuningProblem) -> bool:
 
 def is_possible_share(wrong: float, problem: TuningProblem) -> bool:
     """Whether a share of wrong labels matters, and clear rows allow it."""
-    return not _has_few_rows(problem) and _LEAST_SHARE <= wrong <= _SLACK * least_bound(problem.trees)
-
-
-def _has_few_rows(problem: TuningProblem) -> bool:
-    return problem.features.n_rows * (problem.n_classes - 1) < _FEW
+    return _LEAST_SHARE <= wrong <= _SLACK * least_bound(problem.trees)
 
 
 def _is_enough(estimate: RateEstimate, problem: TuningProblem) -> bool:
