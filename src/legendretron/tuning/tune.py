@@ -67,7 +67,9 @@ def tune(problem: TuningProblem, links: list[Candidate], *, logistic: bool, alph
                 return with_matrix
         doubt = path.doubt
         if noisy:
-            rate = noisy[0].noise.rate if believed or is_possible(noisy[0].noise, problem) else 0.0
+            # a link of two classes is a function of one score, with floors of its own: it cannot tell noise from them
+            asked = believed or (problem.n_classes > 2 and is_possible(noisy[0].noise, problem))
+            rate = noisy[0].noise.rate if asked else 0.0
             tuning.noise = FoundNoise.of(noisy[0].noise, noisy[0].rate) if believed else FoundNoise.none(noisy[0].noise)
     if logistic:
         base = noisy[0] if believed else plain

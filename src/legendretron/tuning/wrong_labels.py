@@ -13,7 +13,7 @@ Rows nearby and trees, which follow any border, are asked for the probability of
 .. math:: \frac{1}{m} \sum_i \left( [y_j = y_i] - q_j(y_i) \right), \qquad j \text{ near } i
 
 over the model's probability :math:`q` is near 0 for noise, and near 1 where the model is wrong. Where only this speaks
-against noise, a learned link is asked again: it may fit where logistic regression does not.
+against noise, a learned link of three or more classes is asked again: it may fit where logistic regression does not.
 
 **Is it everywhere?** Random noise strikes clear rows too. So the share of wrong labels among the rows that trees are surest
 of is an upper bound. And the evidence must be strong, or most rows clear: otherwise noise cannot be told from classes that
