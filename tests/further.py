@@ -41,8 +41,6 @@ SLOW = (
     "estimators/test_fit_stream.py::test_a_fit_that_was_stopped_is_resumed[steps]",
     "estimators/test_label_noise.py::test_a_matrix_is_found_in_the_order_of_the_classes",
     "estimators/test_table_classifier.py::test_onnx[titanic]",
-    "paper/test_proper_losses.py::test_a_sure_and_right_prediction_costs_nothing[LegendreTron]",
-    "cli/test_fit_predict.py::test_a_column_that_numbers_the_rows_is_named[more1-stream1]",
     "cli/test_fit_predict.py::test_few_rows_are_worth_a_word[stream1]",
     "accelerate/test_losses.py::test_as_by_plain_operations[1.0-sines]",
     "accelerate/test_losses.py::test_as_by_plain_operations[0.1-sines]",

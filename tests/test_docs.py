@@ -15,19 +15,19 @@ import torch
 from sklearn.datasets import load_iris
 from torch.utils.data import DataLoader, TensorDataset
 
+import calibration
+import defaults
+import label_noise
+import loss_transfer
+import network
+import noisy_networks
+import other_tables
 from legendretron import MultinomialLogisticClassifier
 from legendretron.cli import main
 from legendretron.experiments import Resources, read_records, sweep
 from legendretron.experiments.store import round_floats
 from legendretron.paper import EXPERIMENTS
 from tests.estimators.test_table_classifier import benchmark as mixed_tables
-from tests.experiments.test_calibration import benchmark as calibration
-from tests.experiments.test_defaults import benchmark as defaults
-from tests.experiments.test_label_noise import benchmark as label_noise
-from tests.experiments.test_loss_transfer import benchmark as loss_transfer
-from tests.experiments.test_network_study import benchmark as network
-from tests.experiments.test_noisy_networks import benchmark as noisy_networks
-from tests.experiments.test_other_tables import benchmark as other_tables
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -170,13 +170,10 @@ def test_the_page_on_choosing_runs(tmp_path, monkeypatch, capsys):
     assert (tmp_path / "tuning.png").exists()
 
 
-def page(document):
-    return (ROOT / "docs" / document).read_text()
-
-
 def section(document, title):
     """The part of a document under a heading."""
-    return re.search(rf"^## {title}\n(.*?)(?=^## |\Z)", page(document), re.DOTALL | re.MULTILINE)[1]
+    text = (ROOT / "docs" / document).read_text()
+    return re.search(rf"^## {title}\n(.*?)(?=^## |\Z)", text, re.DOTALL | re.MULTILINE)[1]
 
 
 @pytest.mark.exhaustive
@@ -184,8 +181,7 @@ def test_the_page_on_sets_runs(capsys):
     matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("Agg")
     names = {}
-    python = "\n".join(re.findall(r"^```python\n(.*?)^```$", page("guide/sets.md"), re.DOTALL | re.MULTILINE))
-    exec(compile(python, "guide", "exec"), names)
+    exec(compile("\n".join(blocks("guide/sets.md")), "guide", "exec"), names)
     held, size = map(float, capsys.readouterr().out.splitlines()[0].split())
     assert held > 0.93
     assert size < 1.5
@@ -198,10 +194,7 @@ def test_the_section_on_wrong_labels_runs(tmp_path, monkeypatch, capsys):
     matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("Agg")
     monkeypatch.chdir(tmp_path)
-    text = page("guide/noisy_labels.md")
-    python, shell = (
-        "\n".join(re.findall(rf"^```{kind}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)) for kind in ("python", "sh")
-    )
+    python, shell = ("\n".join(blocks("guide/noisy_labels.md", kind)) for kind in ("python", "sh"))
     names = {}
     exec(compile(python, "guide", "exec"), names)
     low, high = names["clf"].noise_rate_interval_
@@ -255,9 +248,7 @@ def test_the_comparison_for_very_many_rows_runs(tmp_path, monkeypatch):
 @pytest.mark.exhaustive
 def test_the_section_on_text_dates_and_gaps_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    text = page("guide/mixed_tables.md")
-    (shell,) = re.findall(r"^```sh\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
-    (python,) = re.findall(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+    (shell,), (python,) = (blocks("guide/mixed_tables.md", kind) for kind in ("sh", "python"))
     frame, y = mixed_tables.titanic()
     frame.assign(survived=y).to_csv("titanic.csv", index=False)
     for line in shell.splitlines():
@@ -273,7 +264,7 @@ def test_the_section_on_text_dates_and_gaps_runs(tmp_path, monkeypatch, capsys):
 @pytest.mark.exhaustive
 def test_the_section_on_finished_classifiers_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (python,) = re.findall(r"^```python\n(.*?)^```$", page("guide/calibration.md"), re.DOTALL | re.MULTILINE)
+    (python,) = blocks("guide/calibration.md")
     names = {}
     exec(compile(python, "guide", "exec"), names)
     y = names["y"][1200:]
@@ -286,8 +277,7 @@ def test_the_section_on_finished_classifiers_runs(tmp_path, monkeypatch):
 @pytest.mark.exhaustive
 def test_the_commands_for_finished_classifiers_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    text = page("guide/calibration.md")
-    (shell,) = re.findall(r"^```sh\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+    (shell,) = blocks("guide/calibration.md", "sh")
     X, y = load_iris(return_X_y=True)
     order = np.random.default_rng(0).permutation(len(y))
     frame = pd.DataFrame(X, columns=list("abcd")).assign(label=y).iloc[order]

@@ -13,7 +13,6 @@ from torch import nn
 from legendretron import LegendreTronClassifier, MultinomialLogisticClassifier
 from legendretron.export import export_onnx
 from legendretron.nn import LegendreHead
-from legendretron.paper.vgg_network import VGGTron
 from tests.given import GIVEN
 
 DTYPES = [torch.float32, torch.float64]
@@ -49,15 +48,6 @@ def test_heads(tmp_path, settings, dtype):
         (log_proba,) = run.run(None, {"input": x.numpy()})
         expected = net.eval()(x).detach().numpy()
         np.testing.assert_allclose(log_proba, expected, rtol=1e-5, atol=1e-4 if dtype == torch.float32 else 1e-10)
-
-
-@pytest.mark.exhaustive
-def test_images(tmp_path):
-    vgg = VGGTron(width=4).eval()
-    export_onnx(vgg, tmp_path / "vgg.onnx", torch.randn(2, 1, 28, 28))
-    x = torch.randn(5, 1, 28, 28)
-    (log_proba,) = session(tmp_path / "vgg.onnx").run(None, {"input": x.numpy()})
-    np.testing.assert_allclose(log_proba, vgg(x).detach().numpy(), atol=1e-4)
 
 
 #: each two of these values together once: how classes are written has nothing to do with what is computed

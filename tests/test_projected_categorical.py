@@ -44,21 +44,6 @@ def test_moments_equal_sums_over_the_support(c):
     assert torch.equal(d.mode, support[weight.argmax(0), torch.arange(3)])
 
 
-def test_is_bernoulli_for_two_classes():
-    logits = normal(6, key="b", scale=3.0)
-    ours, theirs = ProjectedCategorical(logits=logits.unsqueeze(-1)), Bernoulli(logits=logits)
-    for x in (0.0, 1.0):
-        value = torch.full((6,), x, dtype=torch.float64)
-        assert torch.allclose(ours.log_prob(value.unsqueeze(-1)), theirs.log_prob(value))
-    assert torch.allclose(ours.mean.squeeze(-1), theirs.mean)
-    assert torch.allclose(ours.variance.squeeze(-1), theirs.variance)
-    assert torch.allclose(ours.entropy(), theirs.entropy())
-    assert torch.equal(ours.mode.squeeze(-1), theirs.mode)
-    other = normal(6, key="other")
-    kl = kl_divergence(ours, ProjectedCategorical(logits=other.unsqueeze(-1)))
-    assert torch.allclose(kl, kl_divergence(theirs, Bernoulli(logits=other)))
-
-
 @pytest.mark.parametrize("c", CLASSES)
 def test_equals_categorical_with_the_last_class_as_reference(c):
     p, q = proba(4, c, key="p"), proba(4, c, key="q")
@@ -66,14 +51,6 @@ def test_equals_categorical_with_the_last_class_as_reference(c):
     assert torch.allclose(ours.log_prob(ours.enumerate_support()), theirs.log_prob(theirs.enumerate_support()))
     kl = kl_divergence(ours, ProjectedCategorical(probs=q[..., :-1]))
     assert torch.allclose(kl, kl_divergence(theirs, Categorical(probs=q)), rtol=1e-8)
-
-
-def test_sample_frequencies():
-    d = ProjectedCategorical(probs=torch.tensor([0.5, 0.2]))
-    torch.manual_seed(0)
-    draws = d.sample((40_000,))
-    assert d.support.check(draws).all()
-    assert torch.allclose(draws.mean(0), d.mean, atol=0.01)
 
 
 def test_certain_outcomes_stay_finite():

@@ -1,16 +1,11 @@
 """The demonstration, shorter."""
 
-import inspect
-import math
-
 import pytest
-import sklearn.linear_model
 import torch
 
 from legendretron.cli import demo
 
 MODELS = ["LogisticRegressionCV", "LegendreTronClassifier", "HistGradientBoostingClassifier", "LegendreNetClassifier"]
-SCORES = {"accuracy": 0.75, "log_loss": 0.25, "brier": 0.1, "calibration_error": 0.01, "auc": 0.9, "seconds": 1.0}
 
 
 def test_demo(run, tmp_path, monkeypatch):
@@ -41,32 +36,3 @@ def test_demo_shows_both_sides(run, tmp_path):
     assert "Networks beside boosting: better, log-loss " in ran.out
     assert "So both are logistic regression" in ran.out
     assert "compiles code" in ran.err
-
-
-@pytest.mark.parametrize(("difference", "error", "word"), [
-    (-0.1, 0.02, "better"), (0.1, 0.02, "worse"), (0.1, 0.2, "not clearly different"), (-0.1, math.inf, "not clearly"),
-])  # fmt: skip
-def test_sentences_follow_from_the_numbers(difference, error, word):
-    ours = {**SCORES, "log_loss": 0.25 + difference}
-    models = dict(zip(MODELS, (SCORES, ours, SCORES, ours), strict=True))
-    differences = dict.fromkeys(MODELS[1::2], (difference, error))
-    text = demo._Outcome(models, differences, {"model": "learned link", "text": "learned link"}).in_words()
-    both = f"log-loss {ours['log_loss']:.3f} and 0.250, 75.0% and 75.0% right."
-    assert f"it is {word}" in text
-    assert f": {word}" in text
-    assert text.count(both) == 2
-    choice = {"model": "logistic regression", "text": "logistic regression, alpha 1"}
-    text = demo._Outcome(models, differences, choice).in_words()
-    assert f"of their own choice: {both}" in text
-
-
-def test_logistic_regression_of_older_versions(monkeypatch):
-    """Before scikit-learn 1.8 some parameters did not exist."""
-
-    class Older(sklearn.linear_model.LogisticRegressionCV):
-        def __init__(self, Cs=10, scoring=None, max_iter=100):
-            self.given = {"Cs": Cs, "scoring": scoring, "max_iter": max_iter}
-
-    assert "use_legacy_attributes" not in inspect.signature(Older).parameters
-    monkeypatch.setattr(demo, "LogisticRegressionCV", Older)
-    assert demo._logistic()[-1].given == {"Cs": 10, "scoring": "neg_log_loss", "max_iter": 1000}

@@ -11,12 +11,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 import legendretron.cli.outputs
 from legendretron import CanonicalLink, __version__
-from legendretron._internal.parameters import spell
-from legendretron.cli.errors import describe
 from legendretron.datasets import read_table
 from legendretron.links import save_link
 from tests.cli.conftest import FIXED, make_iris
@@ -58,6 +55,7 @@ def test_version_and_help(run):
     (["fit", "a.csv", "-o", "m", "--validation", "1.5"], "'--validation': it must be a number between 0 and 1, got '1.5'"),
     (["fit", "a.csv", "-o", "m", "--checkpoint", "c"], "--seed"),
     (["predict", "m", "a.csv", "-o", "p.xlsx"], "must end in .csv or .tsv or .parquet"),
+    (["fit", "t.txt", "-t", "y", "-o", "m"], "'--format': the name of 't.txt' does not tell its format; give one of csv,"),
 ])  # fmt: skip
 def test_wrong_usage(run, words, message):
     error = run(*words, code=2).error
@@ -94,9 +92,6 @@ def test_bad_models(run, tables, tmp_path):
     for content in (b"", b"nonsense", pickle.dumps([1]), (tables / "iris.safetensors").read_bytes()[:-4]):
         (tmp_path / "m").write_bytes(content)
         assert "damaged or not a file of legendretron" in run("predict", tmp_path / "m", "a.csv", code=1).error
-
-
-def test_a_link_is_no_model(run, tmp_path):
     save_link(CanonicalLink(3), tmp_path / "m")
     assert "holds a link, but LegendreTronClassifier or " in run("predict", tmp_path / "m", "a.csv", code=1).error
 
@@ -122,16 +117,6 @@ def test_disk_full(run, tables, tmp_path, monkeypatch):
     assert run(*fit_words(tables, tmp_path), code=1).error == message.format(str(out))
     ran = run("predict", tables / "iris.safetensors", tables / "iris.csv", "-o", tmp_path / "p.csv", "--json", code=1)
     assert ran.json["error"] == message.format(str(tmp_path / "p.csv"))
-
-
-def test_errors_in_words():
-    assert describe(OSError(errno.EROFS, "", "/m")) == "'/m' is on a read-only disk"
-    assert describe(OSError(errno.EIO, "I/O error", "/m")) == "'/m': I/O error"
-    assert describe(MemoryError()) == "not enough memory; use fewer rows or columns, or a smaller model"
-    with pytest.raises(RuntimeError) as too_large:
-        torch.empty(2**55)
-    assert describe(too_large.value).startswith("not enough memory (")
-    assert describe(KeyError("a")) == "unexpected KeyError: 'a' (--debug shows where)"
 
 
 @pytest.mark.parametrize("library", ["safetensors", "pandas"])
@@ -192,19 +177,6 @@ def test_warnings_are_lines(run, tables, tmp_path):
 # --- messages in the words of the command line, with the way out ---
 
 
-@pytest.mark.parametrize(("words", "text"), [
-    (["solver", "adam"], "--solver adam"), (["max_epochs", 5], "--epochs 5"), (["random_state"], "--seed"),
-    (["decimal", ","], "--decimal ','"), (["categorical", "a name"], "--categorical 'a name'"), (["X"], "the data"),
-    (["no_option", 1], "no_option=1"),
-])  # fmt: skip
-def test_parameters_are_spelled_as_options(monkeypatch, run, words, text):
-    said = []
-    monkeypatch.setattr("legendretron.cli.datasets.dataset_status", lambda data: said.append(spell(*words)) or [])
-    run("datasets")
-    assert said == [text]
-    assert spell("solver", "adam") == "solver='adam'"  # in Python
-
-
 def test_numbers_in_messages_are_plain(monkeypatch, run):
     def refuse(data):
         raise ValueError(f"got {np.float64(0.5)!r}.")
@@ -249,11 +221,6 @@ def test_a_forgotten_target_is_asked_for(run, tables, tmp_path, end):
         assert "There are: sepal length, sepal width, petal length, petal width, kind;" in error
 
 
-def test_many_columns_are_not_all_listed(run, tmp_path):
-    (tmp_path / "wide.csv").write_text(",".join(f"column{i}" for i in range(500)) + "\n" + ",".join(["1"] * 500) + "\n")
-    assert "column19 and 480 more; see" in run("fit", tmp_path / "wide.csv", "-o", tmp_path / "m", code=2).error
-
-
 def test_the_target_is_no_feature(run, tables, tmp_path):
     words = ["fit", tables / "iris.csv", "-t", "kind", "-o", tmp_path / "m"]
     for option in ("--features", "--drop"):
@@ -294,23 +261,6 @@ def test_model_and_data_in_the_wrong_order(run, tables):
     assert "is a folder, but a file is needed" in run("predict", tables, tables / "iris.csv", code=1).error
 
 
-def test_a_label_among_features_without_names(run, tmp_path):
-    (tmp_path / "t.libsvm").write_text("0 1:1 2:3\n1 1:2\n" * 4)
-    run("fit", tmp_path / "t.libsvm", "-o", tmp_path / "m", "--epochs", 1, "--quiet")
-    (tmp_path / "t.csv").write_text("a,b,kind\n1,2,x\n")
-    error = run("predict", tmp_path / "m", tmp_path / "t.csv", code=1).error
-    assert "has 3: 'a', 'b', 'kind'; leave only the model's, in their order." in error
-    (tmp_path / "t.csv").write_text("a,b\n1,x\n")
-    assert "columns that are not numbers" in run("predict", tmp_path / "m", tmp_path / "t.csv", code=1).error
-    assert run("predict", tmp_path / "m", tmp_path / "none.csv", code=1).error.endswith("none.csv' does not exist.")
-
-
-def test_formats_that_the_name_does_not_tell(run, tables, tmp_path):
-    for words in (["fit", "t.txt", "-t", "y", "-o", tmp_path / "m"], ["predict", tables / "iris.safetensors", "t.txt"]):
-        error = run(*words, code=2).error
-        assert "'--format': the name of 't.txt' does not tell its format; give one of csv, tsv, parquet," in error
-
-
 def test_a_pipe_is_no_file(run, tmp_path):
     os.mkfifo(tmp_path / "t.csv")
     error = run("fit", tmp_path / "t.csv", "-t", "kind", "-o", tmp_path / "m", code=1).error
@@ -325,14 +275,3 @@ def test_a_file_without_permission(tmp_path, monkeypatch):
     with as_nobody(), pytest.raises(ValueError, match="cannot be read") as refused:
         read_table("t.csv", "kind")
     assert str(refused.value) == "'t.csv' cannot be read: Permission denied."
-
-
-def test_no_minus_before_a_zero(run, tables, tmp_path):
-    """The baseline of a table with one class is certain, and right."""
-    frame = make_iris()
-    frame[frame["kind"] == "setosa"].to_csv(tmp_path / "one.csv", index=False)
-    words = ["evaluate", tables / "iris.safetensors", tmp_path / "one.csv", "-t", "kind"]
-    printed = run(*words).out
-    assert "0.0000" in printed
-    assert "-0.0000" not in printed
-    assert "-0.0" not in json.dumps(run(*words, "--json").json["baseline"])

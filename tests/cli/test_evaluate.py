@@ -1,6 +1,7 @@
 """Scores against scikit-learn's, and the picture."""
 
 import hashlib
+import json
 import re
 
 import numpy as np
@@ -64,16 +65,10 @@ def test_one_class_only_has_no_auc(run, tables, tmp_path):
     assert scores["auc"] is None
     assert scores["baseline"]["log_loss"] == 0
     assert scores["classes"][2] == {"class": "virginica", "rows": 0, "precision": None, "recall": None}
-    assert " - " in run(*words).out
-
-
-def test_labels_are_compared_as_text(run, tmp_path):
-    """A column of numbers, read alone, is the same labels as in a column that also holds words."""
-    frame = make_iris().replace({"setosa": "1", "versicolor": "2"})
-    frame.to_csv(tmp_path / "mixed.csv", index=False)
-    frame[frame["kind"] != "virginica"].to_csv(tmp_path / "numbers.csv", index=False)
-    run("fit", tmp_path / "mixed.csv", "-t", "kind", "-o", tmp_path / "m", "--epochs", 3, "--seed", 0)
-    assert run("evaluate", tmp_path / "m", tmp_path / "numbers.csv", "-t", "kind", "--json").json["rows"] == 100
+    assert "-0.0" not in json.dumps(scores["baseline"])  # no minus before a zero
+    printed = run(*words).out
+    assert " - " in printed
+    assert " 0.0000" in printed
 
 
 @pytest.mark.parametrize(
@@ -118,17 +113,6 @@ def test_calibration_error_is_one_number(run, tables, tmp_path, quick, legends, 
     assert legends == [[f"cancer (calibration error {error:.3f})"]]
     (line,) = [line for line in run(*words).out.splitlines() if "calibration error" in line]
     assert f"{error:.4f}" in line
-
-
-def test_calibration_error_of_calibrate_is_that_of_its_picture(run, tables, tmp_path, legends):
-    words = ["calibrate", tables / "cancer.safetensors", tables / "cancer.csv", "-t", "malignant"]
-    words += ["--out", tmp_path / "c.safetensors", "--plot", tmp_path / "a.png"]
-    found = run(*words, "--json").json
-    before, after = (found[when]["calibration_error"] for when in ("before", "after"))
-    assert legends == [[f"before (calibration error {before:.3f})", f"after (calibration error {after:.3f})"]]
-    (line,) = [line for line in run(*words).out.splitlines() if "calibration error" in line]
-    assert f"{before:.4f}" in line
-    assert f"{after:.4f}" in line
 
 
 def test_plot_without_matplotlib(run, tables, monkeypatch):
@@ -324,25 +308,3 @@ def test_predict_and_evaluate_say_so(run, models, tmp_path, model, data, said):
     assert streamed.json["drift"] == found
     assert streamed.err.splitlines() == lines
     assert run("evaluate", *files, "-t", "paid", "--stream", "--json").json["drift"] == found
-
-
-def test_batches_are_counted_together(run, models, tmp_path, monkeypatch):
-    monkeypatch.setattr("legendretron.datasets.tables.ROWS_AT_ONCE", 64)
-    words = ["predict", models / "train.safetensors", models / "other.csv", "--stream", "--out", tmp_path / "p.csv"]
-    assert "warning: Job: 300 of 300 values unknown\n" in run(*words).err
-
-
-def test_the_page_and_a_calibrated_model_say_so(run, models, tmp_path):
-    page, calibrated = tmp_path / "page.html", tmp_path / "c.safetensors"
-    run("evaluate", models / "train.safetensors", models / "other.csv", "-t", "paid", "--report", page)
-    assert "Job: 300 of 300 values unknown" in page.read_text()
-    words = [models / "train.safetensors", models / "train.csv", "-t", "paid", "--strength", "1", "--out", calibrated]
-    run("calibrate", *words)
-    assert "Job: 300 of 300 values unknown" in run("predict", calibrated, models / "other.csv").err
-
-
-def test_a_column_of_that_name_cannot_be_kept_in_json(run, models, tmp_path):
-    pd.read_csv(models / "train.csv").assign(drift=1).to_csv(tmp_path / "a.csv", index=False)
-    words = ["predict", models / "train.safetensors", tmp_path / "a.csv", "--keep", "drift"]
-    assert "'drift' is the name of a column of predictions" in run(*words, "--json", code=2).error
-    assert run(*words).out.startswith("drift,prediction\n")

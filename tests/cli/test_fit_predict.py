@@ -71,21 +71,8 @@ def test_every_option_reaches_the_estimator(run, tables, tmp_path, words, estima
 
 def test_summary(run, tables, tmp_path):
     out = tmp_path / "new" / "m.safetensors"
-    words = [
-        "fit",
-        tables / "iris.csv",
-        "-t",
-        "kind",
-        "-o",
-        out,
-        "--epochs",
-        30,
-        "--seed",
-        0,
-        "--validation",
-        0.2,
-        *FIXED,
-    ]
+    words = ["fit", tables / "iris.csv", "-t", "kind", "-o", out, "--epochs", 30, "--seed", 0, *FIXED]
+    words += ["--validation", 0.2]
     summary = run(*words, "--json").json
     clf, X = in_python("iris", max_epochs=30, early_stopping=0.2)
     assert summary["rows"] == 150
@@ -192,14 +179,6 @@ def small_table(path, rows, **columns):
 LOGISTIC = ["--model", "logistic", "--alpha", "0.1"]
 
 
-def test_labels_with_commas_are_quoted(run, tmp_path):
-    small_table(tmp_path / "t.csv", 30, b=["Ja, gern", "Nein"] * 15)
-    out = run("fit", tmp_path / "t.csv", "-t", "y", "-o", tmp_path / "m", *LOGISTIC).out
-    assert "2: 'Ja, sicher', Nein" in out
-    assert "2 columns: 'Ja, gern', Nein" in out
-    assert "accuracy, log-loss on the training rows" in out
-
-
 @pytest.mark.parametrize("stream", [[], ["--stream"]])
 def test_few_rows_are_worth_a_word(run, tmp_path, stream):
     small_table(tmp_path / "t.csv", 3)
@@ -212,19 +191,6 @@ def test_few_rows_are_worth_a_word(run, tmp_path, stream):
     assert one.startswith("warning: there is one row only of 'u': ")
     small_table(tmp_path / "t.csv", 30)
     assert run(*words).err == ""
-
-
-@pytest.mark.parametrize("stream", [[], ["--stream"]])
-@pytest.mark.parametrize("more", [{}, {"city": ["Rome", "Bern", "Oslo"] * 10}])
-def test_a_column_that_numbers_the_rows_is_named(run, tmp_path, more, stream):
-    small_table(tmp_path / "t.csv", 30, **{"my id": range(1, 31), **more})
-    words = ["fit", tmp_path / "t.csv", "-t", "y", "-o", tmp_path / "m", *LOGISTIC, *stream]
-    (said,) = run(*words).err.splitlines()
-    assert said.startswith(
-        "warning: column 'my id' seems to number the rows: it holds different whole numbers, from 1 to"
-    )
-    assert said.endswith("; --drop 'my id' leaves it out.")
-    assert run(*words, "--drop", "my id").err == ""
 
 
 @pytest.mark.parametrize("stream", [(), ("--stream",)])
@@ -282,36 +248,6 @@ def test_a_file_with_some_of_the_labels_is_evaluated(run, tmp_path, labels, part
 # --- what was chosen, and what was tried ---
 
 
-@pytest.fixture(scope="module")
-def curved(tmp_path_factory):
-    """Six classes of two clusters each, which planes do not separate."""
-    rng = np.random.default_rng(0)
-    centres = rng.normal(size=(12, 3))
-    which = rng.integers(12, size=400)
-    X = centres[which] + 0.2 * rng.normal(size=(400, 3))
-    path = tmp_path_factory.mktemp("curved") / "t.csv"
-    pd.DataFrame(X, columns=list("abc")).assign(kind=which % 6).to_csv(path, index=False)
-    return path
-
-
-@pytest.mark.exhaustive
-def test_a_learned_link_is_chosen_where_it_is_better(run, curved, tmp_path):
-    words = ["fit", curved, "-t", "kind", "-o", tmp_path / "m", "--seed", 0, "--cv", 2, "--tuning", tmp_path / "t.csv"]
-    choice = run(*words, "--json").json["choice"]
-    clf = LegendreTronClassifier.load(tmp_path / "m")
-    assert (choice["model"], choice["alpha"], choice["link_alpha"]) == ("learned link", clf.alpha_, clf.link_alpha_)
-    assert choice["log_loss"] < choice["logistic_log_loss"]
-    observed = " of labels as they are" if clf.noise_rate_ > 0 else ""
-    assert choice["text"] == (
-        f"learned link, alpha {clf.alpha_:.2g}, link_alpha {clf.link_alpha_:.2g}; log-loss{observed} on held-out rows "
-        f"{choice['log_loss']:.3f}, logistic regression {choice['logistic_log_loss']:.3f}"
-    )
-    tried = pd.read_csv(tmp_path / "t.csv")
-    assert tried["chosen"].sum() == 1
-    assert np.isclose(tried["log_loss"][tried["chosen"]].item(), choice["log_loss"])
-    assert set(tried["model"]) == {"learned link", "logistic regression"}
-
-
 def test_logistic_regression_is_chosen_where_a_link_is_not_better(run, tables, tmp_path):
     words = ["fit", tables / "iris.csv", "-t", "kind", "-o", tmp_path / "m", "--seed", 0, "--epochs", 2]
     ran = run(*words, "--tuning", tmp_path / "new" / "t.svg")
@@ -330,14 +266,6 @@ def test_only_logistic_regression(run, tables, tmp_path):
     assert choice["text"].endswith(f"; log-loss on held-out rows {choice['log_loss']:.3f}")
     assert choice["logistic_log_loss"] is None
     assert len(pd.read_parquet(tmp_path / "t.parquet")) > 2
-
-
-def test_a_link_is_asked_for(run, tables, tmp_path):
-    """A strength on the link that is given leaves no choice between link and none."""
-    words = ["fit", tables / "iris.csv", "-t", "kind", "-o", tmp_path / "m", "--seed", 0, "--epochs", 2]
-    choice = run(*words, "--link-alpha", "0.01", "--json").json["choice"]
-    assert choice["text"].startswith("learned link, alpha ")
-    assert "logistic regression" not in choice["text"]
 
 
 def test_too_few_rows_to_choose(run, tmp_path):

@@ -57,22 +57,10 @@ def pairs(files):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_predict_needs_neither_torch_nor_scikit_learn(files):
+def test_neither_torch_nor_scikit_learn_is_needed(files):
     shown = probe([["predict", *pair, "--proba"] for pair in pairs(files)], [*HEAVY, "scipy"])
     assert shown.count("prediction,p(old),p(young)\n") == 6
-
-
-def test_evaluate_needs_neither_torch_nor_scikit_learn(files):
     probe([["evaluate", *pair, "--target", "kind", "--json"] for pair in pairs(files)], HEAVY)
-
-
-def test_predictions_are_those_of_the_model_itself(files, run, monkeypatch):
-    words = ["predict", files / "composite", files / "few.csv", "--proba", "--json"]
-    quick = run(*words).json
-    monkeypatch.setattr("legendretron.cli.models._SMALL", 0)
-    whole = run(*words).json
-    assert quick["prediction"] == whole["prediction"]
-    assert quick["p(old)"] == pytest.approx(whole["p(old)"], rel=1e-9)
 
 
 def test_the_page_says_what_was_recorded():

@@ -1,7 +1,5 @@
 """Twelve kinds of messy table, as people have them, from the command line: what is read, what is said, what is refused."""
 
-import datetime
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -162,16 +160,6 @@ def test_labels_that_differ_by_case(run, tmp_path, stream, text):
 
 
 @STREAM
-def test_categories_that_differ_by_case(run, tmp_path, stream):
-    frame = customers()
-    frame.loc[::7, "city"] = frame.loc[::7, "city"].str.upper()
-    ran = fit(run, tmp_path, write(frame, tmp_path / "t.csv"), *stream)
-    assert "column 'city' has categories that differ only by case or white space, and are taken for" in ran.err
-    assert "'Rome'" in ran.err
-    assert "'ROME'" in ran.err
-
-
-@STREAM
 @pytest.mark.parametrize("text", [True, False], ids=["with text", "numbers only"])
 def test_thousands_with_points(run, tmp_path, stream, text):
     """What the advice says works, here and for predictions."""
@@ -212,49 +200,6 @@ def test_decimal_commas_in_text_of_typed_files(run, tmp_path, stream, end):
     assert found["log_loss"] == pytest.approx(expected["log_loss"], rel=1e-9)
     assert scores["log_loss"] == pytest.approx(expected["log_loss"], rel=1e-9)
     assert "'--decimal'" in fit(run, tmp_path, data, *stream, "--decimal", ";", code=2).error
-
-
-@STREAM
-def test_a_mark_for_missing_values_among_decimal_commas(run, tmp_path, stream):
-    frame = customers()
-    frame["age"] = frame["age"].astype(str).str.replace(".", ",")
-    frame.loc[[7, 8], "age"] = "? "
-    frame.to_csv(tmp_path / "t.csv", index=False, sep=";")
-    error = fit(run, tmp_path, tmp_path / "t.csv", *stream, "--decimal", ",", code=1).error
-    assert (
-        "column 'age' holds numbers, and the text '?' (2); if that stands for a missing value, read the file with"
-        in error
-    )
-    assert "--na '?' and --decimal ','" in error
-    fit(run, tmp_path, tmp_path / "t.csv", *stream, "--na", "?", "--decimal", ",")
-    assert encoded(tmp_path)[:2] == ["age", "age is missing"]
-
-
-@STREAM
-@pytest.mark.parametrize(("form", "kind"), [("%d.%m.%Y", "day-first date"), ("%m/%d/%Y", "month-first date")])
-def test_dates_that_begin_with_the_day_or_the_month(run, tmp_path, stream, form, kind):
-    days = [datetime.date(2020, 1, 1) + datetime.timedelta(days=3 * row) for row in range(N)]
-    frame = pd.DataFrame({"since": days, "answer": np.where(np.arange(N) % 90 > 40, "Yes", "No")})
-    expected = fit(run, tmp_path, write(frame, tmp_path / "iso.csv"), *stream).json
-    data = write(frame.assign(since=[f"{day:{form}}" for day in days]), tmp_path / "t.csv")
-    ran = fit(run, tmp_path, data, *stream)
-    assert ran.json["columns"][0]["kind"] == kind
-    assert "warning" not in ran.err
-    assert ran.json["log_loss"] == pytest.approx(expected["log_loss"], rel=1e-9)
-    for path in (data, tmp_path / "iso.csv"):
-        scores = run("evaluate", tmp_path / "model", path, "-t", "answer", "--json", *stream).json
-        assert scores["log_loss"] == pytest.approx(expected["log_loss"], rel=1e-9)
-
-
-@STREAM
-def test_dates_that_can_be_meant_in_two_ways(run, tmp_path, stream):
-    frame = pd.DataFrame({"since": [f"0{1 + row % 9}/0{1 + row % 7}/2020" for row in range(N)]})
-    frame["answer"] = np.where(np.arange(N) % 5 > 2, "Yes", "No")
-    ran = fit(run, tmp_path, write(frame, tmp_path / "t.csv"), *stream)
-    assert (
-        "'since' holds dates, such as '01/01/2020', that can be meant in two ways; the day is taken to come" in ran.err
-    )
-    assert ran.json["columns"][0]["kind"] == "day-first date"
 
 
 @STREAM

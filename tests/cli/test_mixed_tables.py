@@ -185,19 +185,6 @@ def test_missing_values(run, tmp_path):
     assert run(*words).err.startswith("6 rows without a label were left out\n6 rows with missing")
 
 
-def test_numbers_that_are_names(run, tmp_path):
-    (tmp_path / "t.csv").write_text("zip,a,y\n" + "01000,1,u\n02000,2,v\n01000,3,u\n,4,v\n" * 6)
-    words = ["fit", tmp_path / "t.csv", "-t", "y", "-o", tmp_path / "m", *QUICK]
-    run(*words, "--categorical", "zip", "--quiet")
-    model = legendretron.load(tmp_path / "m")
-    assert model.encoder_.get_feature_names_out().tolist() == ["zip=01000", "zip=02000", "zip is missing", "a"]
-    got = run("predict", tmp_path / "m", tmp_path / "t.csv", "--keep", "zip", "--json").json
-    assert got["zip"][:2] == ["01000", "02000"]
-    assert got["prediction"] == ["u", "v", "u", "v"] * 6
-    run(*words, "--categorical", "zip", "--max-categories", 2, "--quiet")
-    assert legendretron.load(tmp_path / "m").estimator_.n_features_in_ == 3
-
-
 @pytest.mark.parametrize(("content", "message"), [
     ("a,y\n" + "".join(f"{i},u\n" for i in range(12)) + "?,v\n", "'a' holds numbers, and the text '?' (1); if that stands "
      "for a missing value, read the file with --na '?'; if the numbers are names, give --categorical a."),
@@ -261,6 +248,8 @@ def test_leading_zeros_are_categories(run, tmp_path, stream):
     got = run("predict", tmp_path / "m", tmp_path / "t.csv", "--json").json
     assert got["prediction"] == ["u", "v", "u", "v"] * 6
     assert run(*words, "--categorical", "zip").err == ""
+    run(*words, "--categorical", "zip", "--max-categories", 2, "--quiet")
+    assert legendretron.load(tmp_path / "m").estimator_.n_features_in_ == 3
     (tmp_path / "t.csv").write_text(CODES.replace("\n,4", "\n7,4"))
     run(*words, "--numeric", "zip")
     assert isinstance(legendretron.load(tmp_path / "m"), MultinomialLogisticClassifier)  # nothing is encoded
@@ -293,13 +282,6 @@ def test_codes_longer_than_any_integer(run, tmp_path):
     (tmp_path / "t.csv").write_text(CODES.replace("00136", "0049891234567890123456"))
     run("fit", tmp_path / "t.csv", "-t", "y", "-o", tmp_path / "m", *QUICK, "--quiet")
     assert legendretron.load(tmp_path / "m").encoder_.columns_[0].categories[0] == "0049891234567890123456"
-
-
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "cp1252"])
-def test_leading_zeros_in_other_encodings(run, tmp_path, encoding):
-    (tmp_path / "t.csv").write_text(CODES.replace("zip", "größe"), encoding=encoding)
-    run("fit", tmp_path / "t.csv", "-t", "y", "-o", tmp_path / "m", *QUICK, "--quiet")
-    assert legendretron.load(tmp_path / "m").encoder_.columns_[0].kind == "categories"
 
 
 @pytest.mark.parametrize("stream", [[], ["--stream"]])
@@ -339,39 +321,6 @@ def test_columns_of_parquet_keep_their_types(run, tmp_path, stream, monkeypatch)
 def test_several_columns_in_one_word(run, folder):
     error = run("predict", folder / "model", folder / "titanic.csv", "--keep", "ticket,name", code=1).error
     assert "'ticket', 'name' are several columns: name each apart (on the command line, repeat the option)" in error
-
-
-def test_notes_are_for_python_too(folder):
-    with pytest.warns(UserWarning, match="column 'name' is left out") as caught:
-        legendretron.TableEncoder().fit(titanic().drop(columns="home.dest"))
-    assert "drop(columns='name') spares you this remark" in str(caught[0].message)
-    assert "--" not in str(caught[0].message)
-    frame = pd.DataFrame({"zip": ["00136", "80331"] * 15})
-    with pytest.warns(UserWarning, match=r"'zip' holds numbers with leading zeros.*astype\(\{'zip': float\}\)"):
-        encoder = legendretron.TableEncoder().fit(frame)
-    assert encoder.get_feature_names_out().tolist() == ["zip=00136", "zip=80331"]
-    assert legendretron.TableEncoder(categorical=["zip"]).fit(frame).notes_ == []
-
-
-def test_the_summary_says_how_text_was_read(run, folder, tmp_path):
-    frame = titanic().assign(embarked="é")
-    frame.to_csv(tmp_path / "t.csv", index=False, sep=";", decimal=",", encoding="cp1252")
-    words = ["fit", tmp_path / "t.csv", "-t", "survived", "--drop", "name", "-o", tmp_path / "m", *QUICK]
-    assert "separator: semicolon, decimal mark: comma, encoding: cp1252" in run(*words).out
-    assert run(*words, "--json").json["read_as"] == [
-        {"encoding": "cp1252", "sep": ";", "decimal": ",", "thousands": None}
-    ]
-    given = ["--stream", "--encoding", "cp1252", "--epochs", "1"]
-    assert "separator: semicolon, decimal mark: comma, encoding: cp1252" in run(*words, *given).out
-    frame.to_parquet(tmp_path / "t.parquet")
-    assert run("fit", tmp_path / "t.parquet", *words[2:], "--json").json["read_as"] is None
-
-
-def test_long_texts_are_cut_in_the_summary(run, tmp_path):
-    pd.DataFrame({"essay": ["long " * 9000 + "u", "v"] * 10, "y": [0, 1] * 10}).to_csv(tmp_path / "t.csv", index=False)
-    out = run("fit", tmp_path / "t.csv", "-t", "y", "-o", tmp_path / "m", *QUICK).out
-    assert "2 columns: long long long long long long ..., v" in out
-    assert max(map(len, out.splitlines())) < 150
 
 
 def test_weights_with_a_decimal_comma(run, tmp_path):

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from legendretron import LegendreNetClassifier, LegendreTronClassifier, TableClassifier, load
+from legendretron import LegendreNetClassifier, TableClassifier, load
 
 
 @pytest.fixture(scope="module")
@@ -55,13 +55,6 @@ def test_auto_takes_the_better(run, rings, tables, tmp_path, monkeypatch):
     monkeypatch.setattr("legendretron.estimators.network.steps_for", lambda n_rows: 200)
     run("fit", rings, "-t", "kind", "-o", tmp_path / "m", "--model", "auto", "--seed", 0, "--quiet")
     assert isinstance(load(tmp_path / "m").estimator_, LegendreNetClassifier)
-    random = np.random.default_rng(1)
-    X = random.normal(size=(120, 3))
-    line = pd.DataFrame(X, columns=["a", "b", "c"])
-    line["kind"] = np.where(2 * X[:, 0] + random.logistic(size=120) > 0, "p", "n")
-    line.to_csv(tmp_path / "line.csv", index=False)
-    run("fit", tmp_path / "line.csv", "-t", "kind", "-o", tmp_path / "l", "--model", "auto", "--seed", 0, "--quiet")
-    assert isinstance(load(tmp_path / "l"), LegendreTronClassifier | LegendreNetClassifier)
 
 
 def test_predicts_and_evaluates(run, rings, model, tmp_path):
@@ -76,11 +69,6 @@ def test_predicts_and_evaluates(run, rings, model, tmp_path):
     page = (tmp_path / "r.html").read_text()
     assert "Importance of features" in page
     assert "matters most" in page
-
-
-def test_suspicious_rows(run, rings, model):
-    found = run("suspicious", model, rings, "-t", "kind", "--no-refit", "--threshold", 0.9, "--json").json
-    assert found["suspicious"] >= 5
 
 
 @pytest.mark.parametrize(

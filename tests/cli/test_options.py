@@ -14,7 +14,6 @@ from legendretron.cli.options import Format
 from legendretron.datasets.table_files import FORMATS
 from legendretron.experiments.runner import BACKENDS
 from legendretron.paper import EXPERIMENTS
-from legendretron.tuning import rules
 from tests.cli.conftest import FIXED
 
 PROBE = """
@@ -54,14 +53,6 @@ def test_options_of_a_fit_are_parameters_of_the_estimators():
         other = logistic[name].default if name in logistic else default
         text = str(default) if other == default else f"{default}; {'none' if other is None else other} for logistic"
         assert told == f"{text})", name
-
-
-def test_help_says_what_auto_is(run, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "200")
-    shown = " ".join(run("fit", "--help").out.replace("│", " ").split())
-    assert f"auto: {rules.LEARNING_RATE}." in shown
-    assert f"hidden={rules.hidden_for(300, 3)} units ({rules.hidden_for(299, 3)} below 300 rows" in shown
-    assert f"(default: {rules.FOLDS}; from {rules.ONE_SPLIT_FROM:,} rows on, one fifth is held out once)" in shown
 
 
 def test_defaults_of_calibrate_are_those_of_the_calibrator():

@@ -143,11 +143,3 @@ def test_a_folder_without_permission(tmp_path):
         check_writable(tmp_path / "m")
     tmp_path.chmod(0o755)
     assert refused.value.filename == str(tmp_path / "m")
-
-
-def test_trying_leaves_no_trace(tmp_path):
-    (tmp_path / "there").write_text("content")
-    check_writable(tmp_path / "there")
-    check_writable(tmp_path / "new" / "folders" / "m")
-    assert [path.name for path in tmp_path.iterdir()] == ["there"]
-    assert (tmp_path / "there").read_text() == "content"

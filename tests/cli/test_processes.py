@@ -1,8 +1,6 @@
 """What only a process of its own can show: pipes, signals, terminals."""
 
-import json
 import os
-import pty
 import signal
 import subprocess
 import sys
@@ -44,14 +42,6 @@ def test_exit_codes_and_lines(launch, tables, tmp_path):
 
 
 @starts_again
-def test_json_and_nothing_else(launch, tables):
-    process = launch("evaluate", tables / "iris.safetensors", tables / "iris.csv", "-t", "kind", "--json")
-    code, out, err = finish(process)
-    assert (code, err) == (0, "")
-    assert json.loads(out)["rows"] == 150
-
-
-@starts_again
 def test_reader_that_closes_the_pipe(launch, tables, tmp_path):
     """Much more than a pipe holds, of which one line is read."""
     frame = make_iris()
@@ -81,22 +71,6 @@ def test_output_to_a_full_disk(launch, tables):
         process = launch("predict", tables / "iris.safetensors", tables / "iris.csv", stdout=full)
         code, _, err = finish(process)
     assert (code, err) == (1, "error: no space left on the disk for the output; free some, or write elsewhere\n")
-
-
-@starts_again
-def test_interrupt(launch, tables, tmp_path):
-    """Ctrl-C in the midst of a fit: exit code 130, one line, no model."""
-    checkpoint = tmp_path / "c"
-    words = ["fit", tables / "iris.csv", "-t", "kind", "-o", tmp_path / "m", "--seed", 0]
-    process = launch(*words, "--epochs", 1_000_000, "--checkpoint", checkpoint, *FIXED)
-    began = time.monotonic()
-    while time.monotonic() - began < 100 and not checkpoint.exists():
-        time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    code, out, err = finish(process)
-    message = "error: interrupted, no model was written; the same command resumes from the checkpoint\n"
-    assert (code, out, err) == (130, "", message)
-    assert [path.name for path in tmp_path.iterdir()] == ["c"]
 
 
 #: A command that makes a file as soon as a function of the library is called for the third time.
@@ -147,29 +121,6 @@ def test_interrupt_of_a_stream(tables, tmp_path, words, place, message):
     assert finish(process) == (130, "", f"error: interrupted, {message}\n")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["marker", "out.csv", "parts"]
     assert out.read_text() == "older"
-
-
-@starts_again
-def test_bar_on_a_terminal(launch, tables, tmp_path):
-    words = ["fit", tables / "iris.csv", "-t", "kind", "-o", tmp_path / "m", "--epochs", 300, "--seed", 0, *FIXED]
-    ours, theirs = pty.openpty()
-    with launch(*words, stderr=theirs) as process:
-        os.close(theirs)
-        shown = read_all(ours)
-        os.close(ours)
-    assert process.returncode == 0
-    assert "300/300" in shown
-    assert "s left" in shown
-
-
-def read_all(terminal):
-    parts = []
-    try:
-        while part := os.read(terminal, 4096):
-            parts.append(part)
-    except OSError:  # how a terminal ends
-        pass
-    return b"".join(parts).decode()
 
 
 # --- ctrl-C: no model that is not whole ---

@@ -10,8 +10,6 @@ import pyarrow.parquet as pq
 import pytest
 from sklearn.datasets import dump_svmlight_file, make_classification
 
-import legendretron
-from legendretron.cli import streamed_fit
 from tests.cli.conftest import FIXED
 
 N = 400
@@ -153,32 +151,28 @@ def fails(run, folder, tmp_path, *more, code=1):
     return ran.error
 
 
-def test_a_torn_file(broken, run, tmp_path):
-    torn = broken / "part-17.parquet"
-    torn.write_bytes(torn.read_bytes()[:-200])
-    error = fails(run, broken, tmp_path)
-    assert error.startswith(f"'{torn}' is damaged")
+def cut_off(path, rows):
+    path.write_bytes(path.read_bytes()[:-200])
 
 
-def test_damage_in_the_middle_of_a_file(broken, run, tmp_path):
-    torn = broken / "part-17.parquet"
-    content = bytearray(torn.read_bytes())
+def overwrite_the_middle(path, rows):
+    content = bytearray(path.read_bytes())
     content[4:400] = bytes(396)
-    torn.write_bytes(content)
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize(("damage", "message"), [
+    (cut_off, "' is damaged"),
+    (overwrite_the_middle, "', row group 0"),
+    (lambda path, rows: write(rows.assign(c="text"), path), "column 'c' changes its type"),
+    (lambda path, rows: write(rows.drop(columns="c"), path), "' has no column 'c'"),
+    (lambda path, rows: write(rows.assign(kind=rows["kind"].where(rows.index != 3)), path), "the label is missing in row 3"),
+])  # fmt: skip
+def test_one_bad_file_of_many(broken, frame, run, tmp_path, damage, message):
+    damage(broken / "part-17.parquet", frame.iloc[:20])
     error = fails(run, broken, tmp_path)
-    assert f"'{torn}', row group 0" in error
-
-
-def test_a_column_that_changes_its_type(broken, frame, run, tmp_path):
-    write(frame.iloc[:20].assign(c="text"), broken / "part-17.parquet")
-    error = fails(run, broken, tmp_path)
-    assert "column 'c' changes its type" in error
-    assert "part-17.parquet" in error
-
-
-def test_a_column_that_is_missing_in_a_file(broken, frame, run, tmp_path):
-    write(frame.iloc[:20].drop(columns="c"), broken / "part-17.parquet")
-    assert "part-17.parquet' has no column 'c'" in fails(run, broken, tmp_path)
+    assert message in error
+    assert "part-17.parquet'" in error
 
 
 def test_a_gap_in_shard_17(broken, frame, run, tmp_path):
@@ -198,31 +192,6 @@ def test_a_gap_in_shard_17(broken, frame, run, tmp_path):
     assert place in run("evaluate", tmp_path / "model", broken, "-t", "kind", code=1).error
     run("predict", tmp_path / "model", broken, "-o", out, "--missing", "drop-rows")
     assert len(pd.read_csv(out)) == N + 29
-
-
-def test_labels_that_are_missing(broken, frame, run, tmp_path):
-    rows = frame.iloc[:20].copy()
-    rows.loc[rows.index[3], "kind"] = None
-    write(rows, broken / "part-17.parquet")
-    assert "row group 0: the label is missing in row 3" in fails(run, broken, tmp_path)
-
-
-def test_lines_of_text(frame, run, tmp_path):
-    folder = tmp_path / "shards"
-    folder.mkdir()
-    for number in range(2):
-        write(frame, folder / f"{number}.csv")
-    lines = (folder / "1.csv").read_text().splitlines()
-    (folder / "1.csv").write_text("\n".join([*lines[:9], lines[9] + ",1", *lines[10:]]))
-    assert f"'{folder / '1.csv'}' is not a regular table: line 10 has 6 fields, not 5" in fails(run, folder, tmp_path)
-    ran = run("fit", folder, "-o", tmp_path / "model", "-t", "kind", *QUICK, "--skip-bad-rows", "1", "--json")
-    assert (ran.json["rows_left_out"], ran.json["rows"]) == (1, 2 * N - 1)
-    (folder / "1.csv").write_text("\n".join([*lines[:9], "1,2,word,3,x", *lines[10:]]))
-    fault = f"'{folder / '1.csv'}': column 'c' holds 'word', which is not a number, in row 8 (from 0)"
-    assert fault in fails(run, folder, tmp_path)
-    ran = run("fit", folder, "-o", tmp_path / "model", "-t", "kind", *QUICK, "--skip-bad-rows", "1", "--json")
-    assert (ran.json["rows_left_out"], ran.json["rows"]) == (1, 2 * N - 1)
-    assert f"1 bad rows were left out: {fault}" in ran.err
 
 
 @pytest.mark.parametrize("mixed", [False, True])
@@ -249,19 +218,6 @@ def test_bad_rows_are_counted_together(mixed, frame, run, tmp_path, monkeypatch)
     ):
         assert fault in ran.err
     assert "--skip-bad-rows, got 2" in run(*words, "--skip-bad-rows", "2", code=1).error
-
-
-@pytest.mark.parametrize("mixed", [False, True])
-def test_a_word_among_numbers_with_a_decimal_comma(mixed, frame, run, tmp_path):
-    if mixed:
-        frame = frame.assign(colour=np.where(frame["a"] > 0, "red", "blue"))
-    lines = frame.to_csv(index=False, sep=";", decimal=",").splitlines()
-    lines[100] = f"1,5;word;2,5;3;x{';red' if mixed else ''}"
-    (tmp_path / "t.csv").write_text("\n".join(lines))
-    words = ["fit", tmp_path / "t.csv", "-o", tmp_path / "model", "-t", "kind", *QUICK, "--stream", "--json"]
-    ran = run(*words, "--skip-bad-rows", "1")
-    assert (ran.json["rows_left_out"], ran.json["rows"]) == (1, N - 1)
-    assert "column 'b' holds 'word', which is not a number, in row 99 (from 0)" in ran.err
 
 
 @pytest.mark.parametrize("mixed", [False, True])
@@ -332,19 +288,6 @@ def test_a_table_with_text_is_encoded_as_it_is_read(suffix, frame, run, tmp_path
     pd.testing.assert_frame_equal(*probabilities)
 
 
-@pytest.mark.parametrize("kind", ["composite", "softmax"])
-def test_a_model_of_a_table_with_text_predicts_in_batches(kind, frame, run, tmp_path):
-    mixed = frame.assign(colour=np.where(frame["a"] > 0, "red", "blue"))
-    mixed.loc[5, "b"] = np.nan
-    write(mixed, tmp_path / "mixed.csv")
-    words = ["fit", tmp_path / "mixed.csv", "-o", tmp_path / "model", "-t", "kind", *QUICK[:4], "--link", kind]
-    run(*words, "--epochs", "2")
-    plain, streamed = (
-        run("predict", tmp_path / "model", tmp_path / "mixed.csv", "--proba", *more).out for more in ([], ["--stream"])
-    )
-    assert plain == streamed
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -381,36 +324,6 @@ def test_no_part_is_replaced(broken, run):
     assert (broken / "part-03.parquet").read_bytes() == before
 
 
-def test_skipping_is_for_batches(frame, run, tmp_path):
-    write(frame, tmp_path / "table.csv")
-    ran = run("fit", tmp_path / "table.csv", "-o", tmp_path / "model", "-t", "kind", "--skip-bad-rows", "3", code=2)
-    assert "'--skip-bad-rows': it is for tables that are read in batches" in ran.error
-
-
 def test_json_needs_a_file(broken, run, tmp_path):
     run("fit", broken, "-o", tmp_path / "model", "-t", "kind", *QUICK)
     assert "give it" in json.loads(run("predict", tmp_path / "model", broken, "--json", code=2).out)["error"]
-
-
-def test_a_hint_for_very_many_rows():
-    hint = streamed_fit._hint(20_000_000, np.inf, chosen=True)
-    assert "a sample of 100,000 of the 20,000,000 rows" in hint
-    assert "--link-alpha 1e-6" in hint
-    assert streamed_fit._hint(5_000_000, np.inf, chosen=True) is None  # the record has no gain there
-    assert streamed_fit._hint(20_000_000, 1e-4, chosen=True) is None
-    assert streamed_fit._hint(20_000_000, np.inf, chosen=False) is None
-    assert streamed_fit._hint(20_000_000, None, chosen=True) is None  # logistic regression was asked for
-
-
-@pytest.mark.parametrize("stream", [[], ["--stream"]])
-def test_the_same_table_as_text_and_as_parquet(stream, frame, run, tmp_path):
-    single = frame.astype(dict.fromkeys("abcd", np.float32))
-    write(single, tmp_path / "t.csv")
-    pq.write_table(pa.Table.from_pandas(single, preserve_index=False), tmp_path / "t.parquet")
-    for name in ("t.csv", "t.parquet"):
-        words = ["fit", tmp_path / name, "-o", tmp_path / f"{name}.model", "-t", "kind", *QUICK, "--dtype", "float64"]
-        run(*words, *stream)
-    p, q = (
-        legendretron.load(tmp_path / f"{name}.model").predict_proba(frame[[*"abcd"]]) for name in ("t.csv", "t.parquet")
-    )
-    np.testing.assert_allclose(p, q, rtol=0, atol=1e-6)

@@ -30,12 +30,6 @@ def test_a_download_with_progress(server, tmp_path):
     assert done[-1] == len(CONTENT)
 
 
-def test_an_older_file_is_replaced(server, tmp_path):
-    (tmp_path / "file").write_bytes(b"old")
-    download(server.add("/file", b"new"), tmp_path / "file")
-    assert (tmp_path / "file").read_bytes() == b"new"
-
-
 def test_a_length_that_the_server_does_not_say(server, tmp_path):
     def chunked(handler):
         handler.send_response(200)
@@ -167,12 +161,6 @@ def test_a_folder_that_cannot_be_written_to(server):
             os.seteuid(user)
             folder.chmod(0o755)
         assert files_in(folder) == []
-
-
-def test_a_file_in_the_place_of_a_folder(server, tmp_path):
-    (tmp_path / "folder").write_bytes(b"")
-    with pytest.raises(DownloadError, match="cannot be written to"):
-        download(server.add("/file", CONTENT), tmp_path / "folder" / "file")
 
 
 def test_an_interrupted_download_leaves_nothing(server, tmp_path):

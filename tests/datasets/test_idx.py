@@ -60,11 +60,6 @@ def test_image_set(tmp_path):
     assert not images.complete  # six are not 60,000
 
 
-def test_an_incomplete_part_under_its_own_name(tmp_path):
-    write_set(tmp_path, prefix="train7011")
-    assert not load_image_set(tmp_path).complete
-
-
 def test_a_set_with_a_missing_or_wrong_part(tmp_path):
     write_set(tmp_path)
     (tmp_path / "train-labels-idx1-ubyte.gz").write_bytes(gzip.compress(idx_bytes(np.zeros(5))))

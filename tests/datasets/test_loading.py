@@ -310,25 +310,8 @@ def test_every_entry_is_whole(name):
     assert info.addresses[0] in info.how_to_get
 
 
-def test_checksums_are_of_one_file_each():
-    checksums = [file.sha256 for info in DATASETS.values() for file in info.remote_files if file.sha256]
-    assert len(set(checksums)) == len(checksums) == 12
-
-
-def test_names_looked_for():
-    assert dataset_info("aloi").files == ("aloi.scale.bz2", "aloi.scale", "aloi.scale.xz", "aloi.scale.gz")
-    assert dataset_info("svmguide2").files == ("svmguide2", "svmguide2.bz2", "svmguide2.xz", "svmguide2.gz")
-    assert len(dataset_info("mnist").files) == 4
-
-
 @pytest.mark.parametrize(("spelt", "name"), [
     ("SENSORLESS", "Sensorless"), ("fashion_mnist", "fashion-mnist"), ("FashionMNIST", "fashion-mnist"), ("KMNIST", "kmnist"),
 ])  # fmt: skip
 def test_spellings(spelt, name):
     assert dataset_info(spelt).name == name
-
-
-@pytest.mark.parametrize("name", ["cifar", "", None, 3])
-def test_unknown_names(name):
-    with pytest.raises(ValueError, match=r"name must be one of aloi, sector.*read_libsvm"):
-        dataset_info(name)

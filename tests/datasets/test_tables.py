@@ -46,12 +46,6 @@ def test_lines_that_are_not_regular(tmp_path):
     assert table.lines_of(np.array([0, 1, 2])).tolist() == [3, 6, 7]
 
 
-def test_names_in_another_encoding(tmp_path):
-    path = write(tmp_path, "größe,y\n1,u\n2,v\n".encode("cp1252"))
-    with pytest.warns(UserWarning, match="was read as Windows-1252"):
-        assert read_table(path, "y").feature_names == ("größe",)
-
-
 def test_a_table_is_opened_twice(tmp_path, monkeypatch):
     """To see how it is written, and to read it: types, codes and columns to keep are found in one pass."""
     path = write(tmp_path, "code,a,y\n007,1.5,u\n010,NA,v\n")
@@ -81,39 +75,16 @@ def test_features_and_drop(tmp_path):
         _ = read_table(path, features=["a"]).classes
 
 
-@pytest.mark.parametrize(("column", "kind", "values"), [
-    ("0\n1", "i", [0, 1]), ("1.0\n-1.0", "i", [1, -1]), ("True\nFalse", "b", [True, False]),
-    ("1\nx", "O", ["1", "x"]), ("ä\n🌷", "O", ["ä", "🌷"]),
+@pytest.mark.parametrize(("written", "labels"), [
+    ("0 1", [0, 1]), ("1.0 -1.0", [1, -1]), ("True False", [True, False]), ("1 x", ["1", "x"]), ("ä 🌷", ["ä", "🌷"]),
+    ("01 1 02", ["01", "1", "02"]), ("1_1 11 12", ["1_1", "11", "12"]), (". +", [".", "+"]),
+    ("9007199254740993 9007199254740992", [9007199254740993, 9007199254740992]),
+    ("12345678901234567890 -1", ["12345678901234567890", "-1"]),
 ])  # fmt: skip
-def test_labels(tmp_path, column, kind, values):
-    first, second = column.split("\n")
-    y = read_table(write(tmp_path, f"a,y\n1,{first}\n2,{second}\n"), "y").y
-    assert y.dtype.kind == kind
-    assert y.tolist() == values
-
-
-def test_labels_with_leading_zeros_stay_as_they_are_written(tmp_path):
-    path = tmp_path / "a.csv"
-    path.write_text("x,y\n1,01\n2,1\n3,02\n")
-    assert read_table(path, "y").y.tolist() == ["01", "1", "02"]
-    path.write_text("x,y\n1,1.0\n2,0\n3,-2\n")
-    assert read_table(path, "y").y.tolist() == [1, 0, -2]
-    path.write_text("x,y\n1,1_1\n2,11\n3,12\n")
-    assert read_table(path, "y").y.tolist() == ["1_1", "11", "12"]
-    path.write_text("x,y\n1,9007199254740993\n2,9007199254740992\n")
-    assert read_table(path, "y").y.tolist() == [9007199254740993, 9007199254740992]
-    path.write_text("x,y\n1,12345678901234567890\n2,-1\n")
-    assert read_table(path, "y").y.tolist() == ["12345678901234567890", "-1"]
-    path.write_text("x,y\n1,.\n2,+\n")
-    assert read_table(path, "y").y.tolist() == [".", "+"]
-    path.write_text("x,y\n1,1e2\n2,2.5\n")
-    with pytest.raises(ValueError, match=r"holds 2\.5, which is not a whole number"):
-        read_table(path, "y")
-    path.write_text("x,y\n1,yes\n2,NA\n")
-    with pytest.raises(
-        ValueError, match=r"1 of 2 labels in target column 'y' of .* are missing \(empty, NA, .*name of a class, give"
-    ):
-        read_table(path, "y")
+def test_labels(tmp_path, written, labels):
+    y = read_table(write(tmp_path, "a,y\n" + "".join(f"1,{label}\n" for label in written.split())), "y").y
+    assert y.tolist() == labels
+    assert y.dtype.kind == {int: "i", bool: "b", str: "O"}[type(labels[0])]
 
 
 def test_parquet(tmp_path):
@@ -147,17 +118,13 @@ BAD = {
     "blank": ("\n\n", "t.csv", "is empty"),
     "header only": ("a,b,y\n", "t.csv", "has column names but no rows"),
     "long row": ("a,b,y\n1,2,u\n1,2,3,v\n", "t.csv", "not a regular table: line 3 has 4 fields, not 3"),
-    "long rows": ("a,b,y\n1,2,u,9\n1,2,v,9\n", "t.csv", "not a regular table: line 2 has 4 fields, not 3"),
     "short row": ("a,b,y\n1,2,u\n1\n", "t.csv", "1 of 2 labels in target column 'y' of .* are missing"),
     "open quote": ('a,b,y\n1,"2,u\n', "t.csv", "not a regular table: a quotation mark is not closed, in line 2"),
-    "open quote at the end": ('a,b,y\n1,2,u\n"', "t.csv", "a quotation mark is not closed, in line 3"),
     "garbage": (bytes(range(256)) * 9, "t.csv", "holds binary data"),
     "a pickle": (pickle.dumps({"a": [1]}), "t.csv", "binary data|not UTF-8"),
     "neither UTF-8 nor Windows": (b"a,y\n1,\x81\n", "t.csv", "is not UTF-8 text .byte 0x81., nor Windows-1252; convert it"),
     "utf 16 without a mark": (GOOD.encode("utf-16-le"), "t.csv", "UTF-16"),
     "half gzip": (gzip.compress(GOOD.encode())[:-12], "t.csv.gz", "damaged or breaks off"),
-    "half bzip2": (bz2.compress(GOOD.encode())[:-12], "t.csv.bz2", "damaged or breaks off"),
-    "half xz": (lzma.compress(GOOD.encode())[:-12], "t.csv.xz", "damaged or breaks off"),
     "not parquet": (GOOD, "t.parquet", "damaged or not a Parquet file"),
     "two of a name": ("a,b,a,y\n1,2,3,u\n", "t.csv", "more than one column 'a'"),
     "two of a name in parquet": (parquet_with_two_of_a_name, "t.parquet", "more than one column 'a'"),
@@ -168,7 +135,6 @@ BAD = {
     "missing target": ("a,y\n1,u\n2,\n3,\n", "t.csv", "2 of 3 labels in .* in line 3, line 4; missing_labels="),
     "missing feature": ("a,b,y\n1,,u\n,,v\n3,3,u\n", "t.csv", "missing values .*: 'a' .1., 'b' .2., the first in line 2;"),
     "words": ("a,city,y\n1,Rom,u\n2,Bern,v\n", "t.csv", "'city' .such as 'Rom'., the first in line 2; leave .* .drop='city'"),
-    "one word": ("a,b,y\n1,2,u\n?,4,v\n", "t.csv", "'a' .such as '.'."),
     "infinite": ("a,b,y\n1,inf,u\n2,3,v\n", "t.csv", "infinite values in columns of .*: 'b', the first in line 2"),
     "regression": ("a,y\n1,0.5\n2,1.5\n", "t.csv", "target column 'y' of .* holds 0.5, which is not a whole number"),
     "target only": ("y\nu\nv\n", "t.csv", "no column left for a feature"),
@@ -339,13 +305,6 @@ def test_rows_with_gaps(tmp_path):
     path.write_text("a,y\n,u\n,v\n")
     with pytest.raises(ValueError, match=r"no row of .* is without a missing value"):
         read_columns(path, "y", missing="drop-rows")
-
-
-def test_parquet_has_no_separators(tmp_path):
-    frame = pd.DataFrame({"a": [1.0, None], "t": ["x", None], "y": [0, 1]})
-    frame.to_parquet(tmp_path / "t.parquet")
-    table = read_columns(tmp_path / "t.parquet", "y", text=TextOptions(sep=";"))
-    assert table.X["a"].isna().tolist() == table.X["t"].isna().tolist() == [False, True]
 
 
 @pytest.mark.parametrize("end", ["csv", "parquet"])

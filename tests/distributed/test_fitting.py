@@ -6,11 +6,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from legendretron import LegendreTronClassifier, MultinomialLogisticClassifier
+from legendretron import LegendreTronClassifier
 from legendretron.distributed.fitting import fit_shards
 from legendretron.distributed.on_torchrun import SharedFile
-from legendretron.streaming import Batch, BlockSource, as_source, scan
-from legendretron.streaming.scan import merge_summaries
+from legendretron.streaming import Batch, BlockSource, as_source
 from legendretron.training.batches import Rows, StreamBatches
 from legendretron.training.layout import Layout
 
@@ -42,14 +41,6 @@ def test_one_batch_of_all_rows_is_the_fit_in_memory(n_shards, n_classes):
     np.testing.assert_allclose(ours.predict_proba(X), theirs.predict_proba(X), atol=1e-8)
     np.testing.assert_allclose(ours.history_["train_loss"], theirs.history_["train_loss"], atol=1e-8)
     assert ours.n_iter_ == theirs.n_iter_ == 30
-
-
-def test_more_shards_than_rows_of_a_batch():
-    """Then some batches have no row; all rows are trained on nevertheless."""
-    X, y, _ = table(n=60)
-    ours = on_shards(LegendreTronClassifier(**FIXED, batch_size=2, max_epochs=3, dtype="float64"), (X, y), n_shards=5)
-    assert np.isfinite(ours.coef_).all()
-    assert ours.score(X, y) > 0.5
 
 
 class Interrupted(Exception):
@@ -90,14 +81,6 @@ def test_resumed_in_the_middle_of_an_epoch(tmp_path, lost_after, early_stopping)
         np.testing.assert_allclose(resumed.history_[column], expected.history_[column], rtol=1e-12)
     store.remove()
     assert list(tmp_path.iterdir()) == []
-
-
-def test_strengths_are_chosen_on_a_sample():
-    X, y, weight = table(n=300)
-    ours = on_shards(MultinomialLogisticClassifier(random_state=0, max_epochs=3), (X, y, weight))
-    assert ours.tuning_["alpha"].nunique() > 1
-    assert ours.alpha_ == ours.tuning_.iloc[0]["alpha"]
-    assert ours.score(X, y) > 0.6
 
 
 @pytest.mark.parametrize(
@@ -171,12 +154,6 @@ def test_the_rows_of_all_processes_are_those_of_one(endless):
         assert {part.n_rows for part in parts} == {whole.n_rows}
 
 
-def make_source(n=90, seed=0):
-    generator = np.random.default_rng(seed)
-    X = 1e3 + generator.normal(size=(n, 3))
-    return as_source((X, generator.choice(["a", "b", "c"], n), generator.uniform(0.0, 2.0, n)))
-
-
 class Blocks(BlockSource):
     """Nine blocks of seven rows."""
 
@@ -199,16 +176,3 @@ def test_shards_are_the_same_in_every_epoch_and_make_up_the_whole(world):
         orders |= {tuple(epoch) for epoch in epochs}
     assert sorted(parts) == list(range(63))
     assert len(orders) > world  # in another order
-
-
-@pytest.mark.parametrize("n_shards", [2, 3])
-def test_merged_summaries_are_the_summary_of_the_whole(n_shards):
-    source = make_source()
-    whole = scan(source)
-    both = merge_summaries([scan(source, shard=(number, n_shards)) for number in range(n_shards)])
-    assert both.classes.tolist() == whole.classes.tolist()
-    assert both.class_rows.tolist() == whole.class_rows.tolist()
-    assert both.n_rows == whole.n_rows
-    np.testing.assert_allclose(both.class_weight, whole.class_weight)
-    np.testing.assert_allclose(both.mean, whole.mean)
-    np.testing.assert_allclose(both.variance, whole.variance, rtol=1e-9)

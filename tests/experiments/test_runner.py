@@ -28,17 +28,8 @@ def small(datasets=("iris",), models=PAPERS, seeds=2, noise=(0.0, 0.2), epochs=2
 def results(folder):
     """What was measured, without what depends on time and place."""
     facts = (
-        "dataset",
-        "model",
-        "seed",
-        "noise",
-        "accuracy",
-        "log_loss",
-        "train_counts",
-        "test_counts",
-        "settings",
-        "data",
-    )
+        "dataset", "model", "seed", "noise", "accuracy", "log_loss", "train_counts", "test_counts", "settings", "data",
+    )  # fmt: skip
     return sorted(
         (record["key"], json.dumps({name: record[name] for name in facts})) for record in read_records(folder)
     )

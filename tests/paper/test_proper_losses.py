@@ -7,7 +7,6 @@ from sklearn.datasets import load_breast_cancer
 
 from legendretron import LegendreTronClassifier
 from legendretron.experiments import Resources, read_records, sweep
-from legendretron.losses import AsymmetricBinaryLoss, CanonicalLoss
 from legendretron.paper import EXPERIMENTS
 from legendretron.paper.auc import BinaryImages
 from legendretron.paper.proper_losses import (
@@ -15,7 +14,6 @@ from legendretron.paper.proper_losses import (
     learned_loss,
     markdown,
     named_losses,
-    partial_losses,
     partial_losses_of_table,
     shape_of_link,
 )
@@ -24,7 +22,6 @@ from legendretron.trons import (
     GLMTronClassifier,
     GPLinkgisticClassifier,
     ISGPLinkgisticClassifier,
-    PiecewiseLinearLink,
     SlIsotronClassifier,
 )
 from tests.given import GIVEN
@@ -67,48 +64,11 @@ def test_learned_losses_are_proper(learner):
     assert np.interp(0.5, p, loss_1) == pytest.approx(np.log(2), abs=1e-6)
 
 
-@pytest.mark.parametrize("name", ["LegendreTron", "ISGP-Linkgistic", "GLMTron"])
-def test_slopes_of_smooth_losses(name, data):
-    loss = LEARNERS[name].fit(data.X, data.y).loss_
-    h = 1e-5
-    slopes = [
-        (b - a) / (2 * h) for a, b in zip(partial_losses(loss, GRID - h), partial_losses(loss, GRID + h), strict=True)
-    ]
-    expected = GRID * slopes[0] + (1 - GRID) * slopes[1]
-    assert expected == pytest.approx(0.0, abs=1e-6 * np.abs(slopes).max())
-
-
-def test_a_sure_and_right_prediction_costs_nothing(learner):
-    loss_1, loss_0 = (np.array(learned_loss(learner)[name]) for name in ("loss_1", "loss_0"))
-    assert 0.0 <= loss_1[-1] < 0.1
-    assert 0.0 <= loss_0[0] < 0.1
-
-
 def test_the_sigmoid_gives_the_log_loss(data):
     learned = learned_loss(LEARNERS["GLMTron"].fit(data.X, data.y))
     assert learned["factor"] == pytest.approx(1.0, abs=1e-12)
     assert learned["loss_1"] == pytest.approx(-np.log(GRID), abs=1e-6)
     assert learned["loss_0"] == pytest.approx(-np.log1p(-GRID), abs=1e-6)
-
-
-def test_a_straight_line_gives_the_square_loss():
-    loss_1, loss_0 = partial_losses_of_table([-3.0, 0.0, 3.0], [0.0, 0.5, 1.0], GRID)
-    assert loss_1 == pytest.approx(3 * (1 - GRID) ** 2, abs=1e-12)
-    assert loss_0 == pytest.approx(3 * GRID**2, abs=1e-12)
-
-
-def test_a_flat_stretch_gives_the_loss_of_decisions_at_its_height():
-    for height in (0.25, 0.5, 0.6):
-        loss_1, loss_0 = partial_losses_of_table([1.0, 2.0], [height, height], GRID)
-        named = partial_losses(AsymmetricBinaryLoss(height), GRID)  # a tie is shared in both
-        assert (loss_1, loss_0) == (pytest.approx(named[0], abs=1e-12), pytest.approx(named[1], abs=1e-12))
-
-
-def test_tables_agree_with_the_link_through_their_points():
-    knots, values = [-2.0, -0.5, 0.3, 4.0], [1e-9, 0.2, 0.7, 1 - 1e-9]
-    of_link = partial_losses(CanonicalLoss(PiecewiseLinearLink(knots, values)), GRID)
-    of_table = partial_losses_of_table(knots, values, GRID)
-    assert (of_table[0], of_table[1]) == (pytest.approx(of_link[0], abs=1e-6), pytest.approx(of_link[1], abs=1e-6))
 
 
 @pytest.mark.parametrize(
@@ -144,15 +104,6 @@ def test_a_function_that_falls_has_no_loss():
     assert not hasattr(falling, "loss_")
     assert learned_loss(falling) == {}
     assert shape_of_link(falling, bump)["falling_share"] > 0.0
-
-
-def test_shares_of_the_range(data):
-    stairs = SlIsotronClassifier(max_iter=10).fit(data.X, data.y)
-    stairs.knots_, stairs.values_ = np.array([-1e9, 0.0, 1e9]), np.array([0.2, 0.2, 0.8])
-    z = stairs.linear_predictor(data.X_test)
-    found = shape_of_link(stairs, data)
-    assert found["falling_share"] == 0.0
-    assert found["flat_share"] == pytest.approx(-z.min() / (z.max() - z.min()), abs=1e-3)
 
 
 def short(model, problem):

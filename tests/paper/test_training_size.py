@@ -4,25 +4,19 @@ import csv
 
 import numpy as np
 import pytest
-from scipy import stats
 from sklearn.metrics import log_loss
 from sklearn.multiclass import OneVsRestClassifier
 
 from legendretron import LegendreTronClassifier
 from legendretron.datasets import load_images
 from legendretron.experiments import Resources, read_records, sweep
-from legendretron.experiments.results import holm
 from legendretron.paper import EXPERIMENTS
-from legendretron.paper.data import pixel_features, training_images
+from legendretron.paper.data import pixel_features
 from legendretron.paper.training_size import (
-    CLAIMS,
     ISGP,
     LEARNED,
     PLAIN,
     TUNED,
-    Finding,
-    comparison,
-    markdown,
     subset_rows,
 )
 from legendretron.trons import ISGPLinkgisticClassifier
@@ -100,17 +94,6 @@ def test_the_tuned_model_learns_and_chooses_a_penalty(folder, tmp_path):
         assert record["accuracy"] > 80
 
 
-def test_features_use_statistics_of_the_training_images_alone(folder):
-    images = load_images("mnist", folder)
-    X = pixel_features("mnist", images)
-    assert X.shape == (350, 784)
-    np.testing.assert_allclose(X[:300].mean(0), 0.0, atol=1e-12)
-    assert X[:300].std(0).mean() == pytest.approx(1.0)
-    first = images.test_images[0].ravel()
-    train = images.train_images.reshape(300, -1)
-    np.testing.assert_allclose(X[300], (first - train.mean(0)) / train.std(0).mean())
-
-
 def test_subsets():
     large, small = subset_rows(1000, 400, seed=3), subset_rows(1000, 100, seed=3)
     assert len(set(large.tolist())) == 400
@@ -118,12 +101,6 @@ def test_subsets():
     assert small.tolist() != subset_rows(1000, 100, seed=4).tolist()
     with pytest.raises(ValueError, match=r"size must be at most the number of training images, 1,000, got 1,001"):
         subset_rows(1000, 1001, seed=0)
-
-
-def test_how_many_images_there_are(folder, tmp_path, monkeypatch):
-    assert training_images("kmnist", Resources(folder)) == 120
-    monkeypatch.setenv("LEGENDRETRON_DATA", str(tmp_path))
-    assert training_images("kmnist", Resources()) == 60_000, "what is not there yet is downloaded whole"
 
 
 def test_what_the_experiment_does_not_know_is_refused(folder, tmp_path):
@@ -143,60 +120,6 @@ def made_up(dataset, size, values, rows=60000):
     data = {"rows": rows, "source": "complete", "label": f"label of {dataset}"}
     records = write_records("figure_training_size", dataset, values, data, size=size, training_seconds=2.0)
     return [{**record, "log_loss": 1.0 + record["seed"]} for record in records]
-
-
-def test_means_differences_and_tests():
-    learned, plain, isgp = 90.0 + SPREAD, 89.0 - SPREAD, 80.0 + SPREAD**2
-    (row,) = comparison(made_up("mnist", 500, {LEARNED: learned, PLAIN: plain, ISGP: isgp}))
-    assert row["LegendreTron: accuracy"] == pytest.approx(90.0)
-    assert row["LegendreTron: accuracy error"] == pytest.approx(0.1)
-    assert row["LegendreTron: log_loss"] == pytest.approx(3.0)
-    assert row["LegendreTron minus logistic regression"] == pytest.approx(1.0)
-    assert row["LegendreTron minus logistic regression: error"] == pytest.approx(0.2)
-    pairs = [(learned, plain), (learned, isgp), (plain, isgp)]
-    p = [stats.ttest_rel(a, b).pvalue for a, b in pairs]
-    names = [f"{LEARNED} minus {PLAIN}", f"{LEARNED} minus {ISGP}", f"{PLAIN} minus {ISGP}"]
-    assert [row[f"{name}: p"] for name in names] == pytest.approx(p)
-    assert [row[f"{name}: p, Holm"] for name in names] == pytest.approx(list(holm(p)))
-    welch = [stats.ttest_ind(a, b, equal_var=False).pvalue for a, b in pairs]
-    assert [row[f"{name}: Welch"] for name in names] == pytest.approx(welch)
-    assert [row[f"{name}: Welch, Holm"] for name in names] == pytest.approx(list(holm(welch)))
-    assert f"{LEARNED} minus {TUNED}" not in row
-
-
-@pytest.mark.parametrize(("gap", "noise", "said", "answer"), [
-    (+2.0, 0.01, "yes: beats", "holds"),
-    (-2.0, 0.01, "no: worse", "opposite"),
-    (-0.05, 0.3, "yes: matches", "holds"),
-    (-2.0, 10.0, "undecided", "undecided"),
-])  # fmt: skip
-def test_claims_of_the_paper(gap, noise, said, answer):
-    """The interval around -0.05 is 4.6 standard errors of 0.03 to either side, and ends above -0.5."""
-    rows = comparison(made_up("mnist", 500, {LEARNED: 80 + gap + noise * SPREAD, PLAIN: np.full(5, 80.0)}))
-    assert CLAIMS["LT matches or beats LR"](rows[0], rows) == Finding(answer, said)
-    assert CLAIMS["LT beats ISGP"](rows[0], rows) is None
-
-
-def test_a_model_that_is_worse_is_counted_against_the_claim():
-    values = {LEARNED: 79.45 - SPREAD, PLAIN: np.full(5, 80.0), ISGP: np.full(5, 85.0)}
-    content = made_up("mnist", 500, values)
-    text = "\n".join(markdown(comparison(content), content))
-    assert "LT beats ISGP: in 0 of 1, the opposite in 1; LR beats ISGP: in 0 of 1, the opposite in 1; " in text
-    assert (
-        "LT matches or beats LR: in 0 of 1, the opposite in 1; LT's lead over LR is largest on KMNIST: not tested"
-        in text
-    )
-    assert "| no: worse | no: worse | no: worse |  |" in text
-
-
-def test_the_lead_is_largest_on_kuzushiji():
-    claim = CLAIMS["LT's lead over LR is largest on KMNIST"]
-    values = {LEARNED: 82.0 + SPREAD, PLAIN: 80.0 + SPREAD}
-    more = {LEARNED: 83.0 + SPREAD, PLAIN: 80.0 + SPREAD}
-    rows = comparison(made_up("mnist", 500, values) + made_up("kmnist", 500, more))
-    assert [claim(row, rows) for row in rows] == [None, Finding("holds", "yes (+3.00; others +2.00)")]
-    rows = comparison(made_up("mnist", 500, more) + made_up("kmnist", 500, values))
-    assert claim(rows[1], rows) == Finding("fails", "no (+2.00; others +3.00)")
 
 
 def test_tables_and_picture(tmp_path):

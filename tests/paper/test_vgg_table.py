@@ -7,15 +7,12 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
-from torch import nn
 from torch.nn.functional import nll_loss
 
 from legendretron.datasets import load_images
 from legendretron.experiments import Resources, read_records, sweep
-from legendretron.experiments.results import holm
-from legendretron.nn import LegendreHead
 from legendretron.paper import EXPERIMENTS
-from legendretron.paper.vgg import comparison, network_of, recipe
+from legendretron.paper.vgg import recipe
 from legendretron.paper.vgg_network import VGG5, VGGTron, log_probabilities, train_network
 from tests.paper.made_up import write_images, write_records
 
@@ -75,63 +72,12 @@ def test_a_run_is_what_training_it_alone_gives(done, folder):
     assert record["accuracy"] == pytest.approx(100 * float((log_p.argmax(-1) == labels).double().mean()))
 
 
-def test_networks_of_a_seed_start_from_the_same_convolutions():
-    networks = [network_of(recipe(model, "mnist"), seed=3) for model in TABLE.models]
-    assert [type(network) for network in networks] == [VGG5, VGGTron, VGGTron]
-    first = [next(network.parameters()) for network in networks]
-    assert torch.equal(first[0], first[1])
-    assert torch.equal(first[0], first[2])
-    assert not torch.equal(first[0], next(network_of(recipe("VGG", "mnist"), seed=4).parameters()))
-
-
-class Recorder(torch.nn.Module):
-    """A linear classifier that notes the first pixel of the images it sees in training."""
-
-    def __init__(self):
-        super().__init__()
-        self.linear, self.seen = torch.nn.Linear(16, 2), []
-
-    def forward(self, images):
-        if self.training:
-            self.seen.append(images[:, 0, 0, 0].tolist())
-        return self.linear(images.flatten(1)).log_softmax(-1)
-
-
-def test_training_learns_from_every_image_once_an_epoch():
-    torch.manual_seed(0)
-    images = torch.randn(64, 1, 4, 4)
-    labels = (images[:, 0, 1, 1] > 0).long()
-    network = Recorder()
-    settings = {"batch": 8, "epochs": 20, "rate": 0.05, "weight_decay": 0.0}
-    train_network(network, images, labels, settings, seed=0)
-    epochs = np.reshape(network.seen, (20, 64))
-    assert all(sorted(epoch) == sorted(images[:, 0, 0, 0].tolist()) for epoch in epochs)
-    assert epochs[0].tolist() != epochs[1].tolist()
-    assert (log_probabilities(network, images).argmax(-1) == labels).double().mean() > 0.95
-
-
-def test_the_rate_falls_to_zero():
-    """Steps of AdamW are at most about as long as the rate, which a cosine takes from 0.1 to 0.0024 within ten steps."""
-    torch.manual_seed(0)
-    images, labels = torch.randn(20, 1, 4, 4), torch.arange(20) % 2
-    network, weights = Recorder(), []
-    network.linear.register_forward_pre_hook(lambda linear, _: weights.append(linear.weight.detach().clone()))
-    train_network(network, images, labels, {"batch": 2, "epochs": 1, "rate": 0.1, "weight_decay": 0.0}, seed=0)
-    first, last = weights[1] - weights[0], network.linear.weight.detach() - weights[-1]
-    assert float(first.abs().max()) == pytest.approx(0.1, rel=1e-3)
-    assert 0.0 < float(last.abs().max()) < 0.01
-
-
 def test_what_the_experiment_does_not_know_is_refused(folder, tmp_path):
     ((_, why),) = sweep(
         small(models=("VGG",), datasets=("mnist",), seeds=1, batch=11), tmp_path, Resources(folder)
     ).failed
     assert "batch must be at most the number of training images, 10, got 11" in why
     assert read_records(tmp_path) == []
-
-
-def test_convolutions_are_chosen_as_before_afterwards(done):
-    assert torch.backends.cudnn.benchmark is False
 
 
 # --- the report ---
@@ -150,24 +96,6 @@ def made_up(dataset, values, rows=60000, source="complete", label=None):
 
 PLAIN, LEARNED, CANONICAL = 99.50 + SPREAD, 99.60 - SPREAD, 99.45 + 3 * SPREAD
 VALUES = {"VGG": PLAIN, "VGGTron": LEARNED, "VGGTron, canonical": CANONICAL}
-
-
-def test_means_differences_and_tests():
-    plain, learned, canonical = comparison(made_up("mnist", VALUES))
-    assert plain["accuracy"] == pytest.approx(99.5)
-    assert plain["accuracy: error"] == pytest.approx(0.01)
-    assert (plain["paper"], learned["paper"], canonical["paper"]) == (99.40, 99.59, None)
-    assert learned["paper minus VGG"] == pytest.approx(0.19)
-    assert learned["accuracy minus VGG"] == pytest.approx(0.1)
-    assert learned["accuracy minus VGG: error"] == pytest.approx(0.02)
-    assert learned["log_loss minus VGG"] == pytest.approx(0.0)
-    assert np.isnan(plain["paired"])
-    p = [stats.ttest_rel(LEARNED, PLAIN).pvalue, stats.ttest_rel(CANONICAL, PLAIN).pvalue]
-    assert [learned["paired"], canonical["paired"]] == pytest.approx(p)
-    assert [learned["paired, Holm"], canonical["paired, Holm"]] == pytest.approx(list(holm(p)))
-    p = [stats.ttest_ind(values, PLAIN, equal_var=False).pvalue for values in (LEARNED, CANONICAL)]
-    assert [learned["welch"], canonical["welch"]] == pytest.approx(p)
-    assert [learned["welch, Holm"], canonical["welch, Holm"]] == pytest.approx(list(holm(p)))
 
 
 def test_tables_and_picture(tmp_path):
@@ -189,31 +117,6 @@ def test_tables_and_picture(tmp_path):
     assert [row["rows"] for row in rows] == ["60000"] * 3 + ["7011"] * 3
     assert float(rows[1]["paired"]) == pytest.approx(stats.ttest_rel(LEARNED, PLAIN).pvalue)
     assert image.read_bytes()[:4] == b"\x89PNG"
-
-
-def test_five_weight_layers():
-    for model in (VGG5(), VGGTron()):
-        layers = [m for m in model.modules() if isinstance(m, nn.Conv2d | nn.Linear)]
-        assert [type(m).__name__ for m in layers] == ["Conv2d"] * 4 + ["Linear"]
-    assert isinstance(VGGTron().head, LegendreHead)
-
-
-def test_the_two_differ_in_the_head_alone():
-    torch.manual_seed(0)
-    vgg = VGG5()
-    torch.manual_seed(0)
-    tron = VGGTron()
-    for a, b in zip(vgg.features.parameters(), tron.features.parameters(), strict=True):
-        assert torch.equal(a, b)
-
-
-@pytest.mark.parametrize("make", [VGG5, VGGTron])
-def test_other_images(make):
-    model = make(n_classes=3, in_channels=2, image_size=10, width=4, dropout=0.2)
-    log_proba = model(torch.randn(5, 2, 10, 10))
-    assert log_proba.shape == (5, 3)
-    torch.testing.assert_close(log_proba.exp().sum(-1), torch.ones(5))
-    nn.functional.nll_loss(log_proba, torch.arange(5) % 3).backward()
 
 
 @pytest.mark.parametrize("shape", [(2, 28, 28), (2, 3, 28, 28), (2, 1, 32, 28), (2, 1, 28, 32)])

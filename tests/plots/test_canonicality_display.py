@@ -41,14 +41,6 @@ def test_of_many_rows_some_are_drawn_the_same_for_all_models():
     assert np.array_equal(first.get_ydata(), second.get_ydata())
 
 
-def test_everything_is_within_the_picture(three):
-    display = CanonicalityDisplay.from_estimator({"composite": three[2], "canonical": three[3]}, three[0])
-    display.figure_.canvas.draw()
-    legend, whole = display.ax_.get_legend().get_window_extent(), display.figure_.bbox
-    assert whole.x0 <= legend.x0 <= legend.x1 <= whole.x1
-    assert whole.y0 <= legend.y0
-
-
 def test_links_and_bad_input(two):
     display = CanonicalityDisplay.from_links({"softmax": SoftmaxLink(4)}, torch.randn(5, 3, dtype=torch.float64))
     assert (display.line_.get_ydata() > 0).all()

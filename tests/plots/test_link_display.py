@@ -10,7 +10,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from legendretron import LegendreTronClassifier, MultinomialLogisticClassifier
-from legendretron.diagnostics import calibration_curve, expected_calibration_error
 from legendretron.plots import LinkDisplay, ReliabilityDisplay, TrainingDisplay
 from legendretron.trons import ISGPLinkgisticClassifier, SlIsotronClassifier
 
@@ -111,25 +110,3 @@ def test_no_model_is_left_out(fitted):
         assert axes.width > 0.4 * display.figure_.bbox.width  # which is wider for it
     looks = [(bar.lines[0].get_color(), bar.lines[0].get_marker()) for bar in reliability.ax_.containers]
     assert len(set(looks)) == 9
-
-
-def test_calibration_of_honest_and_of_boastful_predictions():
-    rng = np.random.default_rng(0)
-    p = rng.dirichlet(np.ones(3), 50_000)
-    y = (p.cumsum(1) < rng.random((50_000, 1))).sum(1)
-    for kind in ("top", "all"):
-        assert expected_calibration_error(y, p, kind=kind) < 0.01
-        sharp = p**3 / (p**3).sum(1, keepdims=True)
-        assert expected_calibration_error(y, sharp, kind=kind) > 0.1
-    curve = calibration_curve(y, p, n_bins=7)
-    assert curve.count.sum() == 50_000
-    assert len(curve.edges) == 8
-
-
-def test_link_picture_draws_every_curve_apart():
-    z = np.linspace(-1, 1, 5)
-    display = LinkDisplay(z, {str(k): (z + k + 1) / 20 for k in range(16)}).plot()
-    looks = [(line.get_color(), line.get_linestyle()) for line in display.ax_.lines]
-    assert len(set(looks)) == 16
-    assert display.ax_.get_title() == "Learned inverse links"
-    assert display.ax_.get_ylabel() == "probability of the second class"

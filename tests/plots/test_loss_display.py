@@ -52,12 +52,8 @@ def test_all_models_are_drawn(two):
     _, ax = plt.subplots()
     display = LossDisplay.from_estimator(models, ax=ax)
     assert display.ax_ is ax
-    names = [
-        "LegendreTronClassifier 1",
-        "MultinomialLogisticClassifier",
-        "BregmanTronClassifier",
-        "LegendreTronClassifier 2",
-    ]
+    first, *others = (f"{name}Classifier" for name in ("LegendreTron", "MultinomialLogistic", "BregmanTron"))
+    names = [f"{first} 1", *others, f"{first} 2"]
     assert list(display.lines_) == names
     assert len(ax.lines) == 3 * 5
     logistic = display.lines_["MultinomialLogisticClassifier"]

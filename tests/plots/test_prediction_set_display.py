@@ -1,6 +1,5 @@
 """Pictures of prediction sets."""
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from sklearn.datasets import make_classification
@@ -10,12 +9,6 @@ from legendretron import MultinomialLogisticClassifier
 from legendretron.plots import PredictionSetDisplay
 
 X, Y = make_classification(900, 5, n_informative=5, n_redundant=0, n_classes=3, random_state=0)
-
-
-@pytest.fixture(autouse=True)
-def close_figures():
-    yield
-    plt.close("all")
 
 
 def test_what_is_drawn_is_what_sets_hold():

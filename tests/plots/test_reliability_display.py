@@ -175,9 +175,3 @@ def test_errors_of_arguments_name_them():
     for make, ax in ((ReliabilityDisplay, 3), (ClasswiseReliabilityDisplay, [3, 4])):
         with pytest.raises(ValueError, match=r"ax must be matplotlib axes.*got int: 3"):
             make.from_predictions(y, p, ax=ax)
-
-
-def test_a_smooth_curve_can_bend_however_few_rows_there_are():
-    rng = np.random.default_rng(0)
-    p = rng.random(60)
-    assert smooth_calibration_curve((rng.random(60) < p).astype(int), np.stack([1 - p, p], 1)).bandwidth <= 0.1 + 1e-12

@@ -117,18 +117,6 @@ def test_everything_is_within_the_picture():
     assert whole.y0 <= legend.y0
 
 
-def test_without_logistic_regression():
-    links = SEARCH[~np.isinf(SEARCH["link_alpha"])].assign(difference=math.nan, difference_error=math.nan)
-    display = TuningDisplay(links).plot()
-    assert np.allclose(curves(display)["learned link, link_alpha 0.0001"].get_ydata(), [0.4])
-    assert "difference" not in display.ax_.get_title()
-
-
-def test_one_curve_for_strengths_that_are_tied():
-    tied = table(*((a, a, 400.0, 0.5 + a, math.nan, a == 0.01) for a in (0.01, 0.1, 1.0)))
-    assert list(curves(TuningDisplay(tied).plot())) == ["learned link, link_alpha = alpha"]
-
-
 def test_a_strength_of_zero_has_a_place():
     free = SEARCH.assign(alpha=0.0)
     display = TuningDisplay(free).plot()

@@ -36,14 +36,6 @@ def test_values_over_the_triangle_are_those_of_the_loss(three):
     assert (partial.argmin(0) == nearest).all()
 
 
-def test_colours_are_the_same_for_all_labels_and_cover_all_values(three):
-    display = TriangleDisplay.from_estimator(three[3], n_grid=20)
-    bounds = {name: (drawn.levels[0], drawn.levels[-1]) for name, drawn in display.lines_.items()}
-    assert len({bounds[name] for name in bounds if name != "Bayes risk"}) == 1
-    assert bounds["Bayes risk"][1] >= display.values["Bayes risk"].max()
-    display.figure_.canvas.draw()
-
-
 def test_scaled_to_the_log_loss():
     display = TriangleDisplay.from_loss(SquareLoss(), quantity="bayes_risk", n_grid=30)
     middle = np.abs(display.p - 1 / 3).max(1).argmin()

@@ -205,6 +205,14 @@ def test_numbers_as_categories():
     assert as_text.tolist() == encoder.transform(pd.DataFrame({"zip": [2000], "a": [1]})).tolist() == [[0, 1, 0, 1]]
 
 
+def test_numbers_with_leading_zeros():
+    table = pd.DataFrame({"zip": ["00136", "80331"] * 15})
+    with pytest.warns(UserWarning, match=r"'zip' holds numbers with leading zeros.*astype\(\{'zip': float\}\)"):
+        encoder = TableEncoder().fit(table)
+    assert encoder.get_feature_names_out().tolist() == ["zip=00136", "zip=80331"]
+    assert TableEncoder(categorical=["zip"]).fit(table).notes_ == []
+
+
 def test_names_are_distinct():
     table = pd.DataFrame({"a": list("xxyyzw") + ["(other)"] * 3, "a=x": range(9)})
     names = TableEncoder(max_categories=4).fit(table).get_feature_names_out().tolist()

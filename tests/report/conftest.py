@@ -19,16 +19,8 @@ NAMES = np.array(["<script>alert('x')</script>", 'b & "c"', "d"])
 
 
 def make_data(n=240, n_classes=3, seed=3):
-    X, y = make_classification(
-        n,
-        5,
-        n_informative=5,
-        n_redundant=0,
-        n_classes=n_classes,
-        n_clusters_per_class=1,
-        flip_y=0.05,
-        random_state=seed,
-    )
+    shape = {"n_samples": n, "n_features": 5, "n_informative": 5, "n_redundant": 0, "n_clusters_per_class": 1}
+    X, y = make_classification(**shape, n_classes=n_classes, flip_y=0.05, random_state=seed)
     return X, NAMES[y]
 
 

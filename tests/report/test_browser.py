@@ -134,13 +134,6 @@ def test_nothing_is_cut_and_tables_sort(reports, tmp_path, name, width):
     assert found["hovered"]
 
 
-def test_light_and_dark(reports, tmp_path):
-    light = opened(reports["letters"], tmp_path, 1400, "--blink-settings=preferredColorScheme=1")
-    dark = opened(reports["letters"], tmp_path, 1400, "--blink-settings=preferredColorScheme=0")
-    assert light["dark"] == "rgb(255, 255, 255)"
-    assert dark["dark"] == "rgb(18, 22, 28)"
-
-
 def test_links_to_sections_stay_in_the_frame_of_a_notebook(reports, tmp_path):
     """In a frame with its content in an attribute, addresses are relative to the page around it."""
     shown = reports["letters"]._repr_html_().replace(' sandbox="allow-scripts"', "")  # so that the page may look inside
@@ -159,28 +152,3 @@ def test_links_to_sections_stay_in_the_frame_of_a_notebook(reports, tmp_path):
     found = dumped(tmp_path / "notebook.html", "--allow-file-access-from-files")
     assert found["address"] == "about:srcdoc"
     assert found["scrolled"] > 1000
-
-
-def test_the_checks_can_fail(reports, tmp_path):
-    class Broken:
-        def to_html(self):
-            wide = '<div style="width:3000px">x</div><img src="https://example.org/x.png">'
-            return reports["letters"].to_html().replace("</main>", f"{wide}<script>missing()</script></main>", 1)
-
-    found = opened(Broken(), tmp_path, 1400)
-    assert found["wide"] > 1000
-    assert any("missing is not defined" in failure for failure in found["failures"])
-    assert any("img-src" in failure for failure in found["failures"])
-
-
-def test_it_prints(reports, tmp_path):
-    """As a PDF of several pages."""
-    reports["letters"].save(tmp_path / "report.html")
-    command = [CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}"]
-    command += [f"--print-to-pdf={tmp_path / 'report.pdf'}", f"file://{tmp_path / 'report.html'}"]
-    subprocess.run(command, capture_output=True, timeout=120, check=True)
-    content = (tmp_path / "report.pdf").read_bytes()
-    assert content.startswith(b"%PDF")
-    assert content.count(b"/Type /Page\n") > 4
-    # where a table goes on, its head is repeated, but not the buttons in it
-    assert 'createElement("button")' not in reports["letters"].to_html()
