@@ -21,6 +21,7 @@ def test_head_is_the_link_of_the_linear_layer(settings):
     head = make_head(settings)
     x = features()
     torch.testing.assert_close(head(x), head.link(x @ head.linear.weight.T + head.linear.bias))
+    assert not head(x)._is_view()
     assert head(x).exp().sum(-1).allclose(torch.ones(7))
     assert head(x.reshape(7, 1, 6)).shape == (7, 1, 5)
     assert make_head(settings, bias=False).linear.bias is None
@@ -53,22 +54,6 @@ def test_loss_is_nll_of_forward(settings):
         torch.testing.assert_close(sequences, expected.reshape(1, 7) if reduction == "none" else expected)
 
 
-def test_training_lowers_the_loss_and_moves_the_link(settings):
-    head = make_head(settings)
-    x, y = features(200), torch.arange(200) % 5
-    before = copy.deepcopy(head.link.state_dict())
-    optimiser = torch.optim.Adam(head.parameters(), lr=0.05)
-    losses = []
-    for _ in range(10):
-        optimiser.zero_grad()
-        loss = head.loss(x, y)
-        loss.backward()
-        optimiser.step()
-        losses.append(loss.item())
-    assert losses[-1] < losses[0]
-    assert all(not torch.equal(value, before[name]) for name, value in head.link.named_parameters())
-
-
 def test_a_link_of_ones_own():
     link = CanonicalLink(5, n_nests=2)
     assert LegendreHead(6, 5, link=link).link is link
@@ -79,20 +64,6 @@ def test_a_link_of_ones_own():
 
 
 # --- precision ---
-
-
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_autocast_computes_the_link_in_single_precision(settings, dtype):
-    head = make_head(settings)
-    x = features()
-    with torch.autocast("cpu", dtype=dtype):
-        z = head.linear(x)
-        log_proba = head(x)
-    assert z.dtype == dtype
-    assert log_proba.dtype == torch.float32
-    torch.testing.assert_close(log_proba, head.link(z.float()))  # not just nearly: the link saw what the layer gave
-    nn.functional.nll_loss(log_proba, torch.arange(7) % 5).backward()
-    assert all(p.grad.dtype == torch.float32 and torch.isfinite(p.grad).all() for p in head.parameters())
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -262,7 +233,3 @@ def test_parameter_groups_refuse_options_that_would_be_ignored(group, options, m
 def test_errors_name_the_argument_and_the_value(act, named):
     with pytest.raises(ValueError, match=named):
         act(LegendreHead(6, 5))
-
-
-def test_output_is_not_a_view(settings):
-    assert not make_head(settings)(features())._is_view()
