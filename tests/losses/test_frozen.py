@@ -50,8 +50,6 @@ def test_more_rows_than_half_precision_can_count(dtype):
     torch.testing.assert_close(LogLoss().mean_loss(p, y, ones), LogLoss().mean_loss(p, y), rtol=1e-5, atol=1e-5)
 
 
-# --- what resets a network leaves its losses as they are ---
-
 LOSSES = {
     "canonical": lambda: CanonicalLoss(make_link("canonical", 3, dtype=torch.float32), normalized=True),
     "composite": lambda: CompositeLoss(

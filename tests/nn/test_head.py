@@ -14,9 +14,6 @@ def settings(request):
     return LINKS[request.param]
 
 
-# --- what it computes ---
-
-
 def test_head_is_the_link_of_the_linear_layer(settings):
     head = make_head(settings)
     x = features()
@@ -63,9 +60,6 @@ def test_a_link_of_ones_own():
         LegendreLink(5, link=CompositeLink(5, run_shape=(2,)))
 
 
-# --- precision ---
-
-
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_parameters_of_half_precision(settings, dtype):
     head = make_head(settings)
@@ -78,9 +72,6 @@ def test_parameters_of_half_precision(settings, dtype):
     torch.testing.assert_close(log_proba, raised.link(z), rtol=1e-5, atol=1e-5)
     half.loss(x, torch.arange(7) % 5).backward()
     assert all(p.grad.dtype == dtype and torch.isfinite(p.grad).all() for p in half.parameters())
-
-
-# --- torch's tools ---
 
 
 def test_compiles_in_one_graph_and_trains():
@@ -117,30 +108,6 @@ def test_maps_over_rows_and_over_models(settings):
 
     both = torch.func.vmap(call, (0, 0, None))(parameters, buffers, x)
     torch.testing.assert_close(both, torch.stack([head(x) for head in heads]))
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
-def test_captured_as_a_cuda_graph(settings):
-    head = make_head(settings).cuda()
-    x, y = features().cuda(), (torch.arange(7) % 5).cuda()
-    expected = torch.autograd.grad(head.loss(x, y), list(head.parameters()))
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(3):
-            torch.autograd.grad(head.loss(x, y), list(head.parameters()))
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        captured = torch.autograd.grad(head.loss(x, y), list(head.parameters()))
-    for gradient in captured:
-        gradient.zero_()
-    graph.replay()
-    for a, b in zip(captured, expected, strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)
-
-
-# --- the first batch of cpflow ---
 
 
 def make_uninitialised():
@@ -180,9 +147,6 @@ def test_transforms_and_exports_ask_for_a_first_batch():
     assert not head.link.needs_batch
 
 
-# --- parameter groups ---
-
-
 def test_parameter_groups_split_links_and_noise_from_the_rest():
     frozen = nn.Linear(6, 6).requires_grad_(False)
     net = nn.Sequential(nn.Linear(6, 6), LegendreHead(6, 5, label_noise="learn"), LegendreLink(5), frozen)
@@ -208,9 +172,6 @@ def test_parameter_groups_split_links_and_noise_from_the_rest():
 def test_parameter_groups_refuse_options_that_would_be_ignored(group, options, message):
     with pytest.raises(ValueError, match=f"{group} {message}"):
         parameter_groups(LegendreHead(6, 5, label_noise="learn"), **{group: options})
-
-
-# --- errors ---
 
 
 @pytest.mark.parametrize(("act", "named"), [

@@ -112,9 +112,6 @@ def test_tools(exact, tool):
     torch.testing.assert_close(run(logits), link(logits))
 
 
-# --- links that compare all classes ---
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("k", range(C))
 def test_every_class_keeps_the_digits_of_the_others_or_is_refused(other, k, dtype):

@@ -158,14 +158,3 @@ def test_a_run_that_diverges_does_not_take_the_others_with_it(problem):
     train(alone, problem.sample([1]), problem.settings([1]))
     assert torch.allclose(model.flat[0], alone.flat[0], rtol=1e-8, atol=1e-10)
     assert model.flat[1].isnan().all()
-
-
-def test_history_tells_the_loss_of_the_epoch(problem):
-    """With one batch of everything, the loss of an epoch is the loss before its step."""
-    model = problem.model("composite", [1])
-    sample = problem.sample([1])
-    before, accuracy = model.evaluate(sample.features, sample.rows, sample.labels, sample.weights)
-    result = train(model, sample, problem.settings([1], batch_size=1000, max_epochs=2))
-    assert result.history["train_loss"][0] == pytest.approx(before.item(), rel=1e-10)
-    assert result.history["accuracy"][0] == pytest.approx(accuracy.item(), rel=1e-10)
-    assert result.history["epoch"].tolist() == [1, 2]

@@ -80,9 +80,6 @@ def bent(z):
     return 0.1 + 0.8 * expit(z + 1.5 * np.tanh(2 * z))
 
 
-# --- recovery ---
-
-
 @pytest.mark.parametrize(("name", "truth", "first", "last"), [
     ("glmtron", expit, 0.15, 0.04),
     pytest.param("slisotron", bent, 0.30, 0.16, marks=pytest.mark.exhaustive),
@@ -142,9 +139,6 @@ def test_the_largest_eigenvalue_does_not_hang_on_the_start():
         assert Design(X, weight, False).largest_eigenvalue(weight) == pytest.approx(expected, rel=1e-3)
     with pytest.raises(ValueError, match="too large to multiply"):
         Design(np.full((100, 2), 1e200), weight, False).largest_eigenvalue(weight)
-
-
-# --- what is there after fitting ---
 
 
 @every_estimator
@@ -221,9 +215,6 @@ def test_held_out_part_chooses_the_iterate(cancer):
         GLMTronClassifier(early_stopping=True).fit(X[:6], [0, 1] * 3)
 
 
-# --- Bayesian ones ---
-
-
 @pytest.mark.parametrize("cls", [ISGPLinkgisticClassifier, GPLinkgisticClassifier])
 def test_the_bound_never_falls(cls, cancer):
     for X, y in (cancer, single_index(1000, bent)[:2]):
@@ -280,9 +271,6 @@ def test_posterior_links_and_their_spread():
     wide = expit(clf.sample_log_odds(z * scale + clf.intercept_[0], 400, random_state=2))
     low, high = np.quantile(wide, [0.005, 0.995], axis=0)
     assert ((bent(z) > low - 0.01) & (bent(z) < high + 0.01)).mean() > 0.8
-
-
-# --- data of all sorts ---
 
 
 @every_estimator
@@ -351,9 +339,6 @@ def test_class_weights_are_weights_of_rows(clf):
         by_class = clone(clf).set_params(class_weight=class_weight).fit(X, y).predict_proba(X)
         np.testing.assert_allclose(by_class, by_row, atol=1e-6)
     assert np.abs(clone(clf).fit(X, y).predict_proba(X) - by_row).max() > 0.01
-
-
-# --- weights and repetitions are the same sample, to the last bit ---
 
 
 RNG = np.random.default_rng(0)

@@ -28,14 +28,6 @@ def test_mean_and_standard_error_of_equal_weights():
     assert held_out.difference(LOSS, LOSS) == (0.0, 0.0)
 
 
-def test_a_row_that_is_held_out_again_is_no_further_row():
-    once, twice = HeldOut.of(FOLDS, np.ones(7), False), HeldOut.of(FOLDS * 2, np.ones(7), False)
-    assert once.n_rows == twice.n_rows == 7
-    assert twice.mean(np.tile(LOSS, 2)) == pytest.approx(once.mean(LOSS))
-    both = np.concatenate([LOSS, OTHER])
-    assert twice.mean(both) == pytest.approx(once.mean((LOSS + OTHER) / 2))
-
-
 def test_errors_between_folds():
     """Folds that differ as a whole, as groups do, tell more about the error than rows."""
     loss = np.array([1.0, 1.0, 1.0, 2.0, 2.0, 3.0, 3.0])
