@@ -8,6 +8,7 @@ import torch
 from sklearn.linear_model import LogisticRegression
 
 from legendretron.training import as_features, logistic
+from legendretron.training.descent import LBFGS
 from legendretron.training.logistic import fit_logistic, logistic_log_proba
 from legendretron.training.logistic_objective import Objective
 
@@ -247,3 +248,12 @@ def test_a_symmetric_matrix_is_a_rate(way, c):
     assert torch.allclose(by_rate.weight, by_matrix.weight, atol=1e-4)
     none = fit(x, y, 1e-2, transition=torch.eye(c, dtype=torch.float64), tol=1e-7)
     assert torch.allclose(none.weight, fit(x, y, 1e-2).weight, atol=1e-5)
+
+
+def test_steps_without_positive_curvature_are_not_remembered():
+    curvature = LBFGS(torch.zeros(1, 3, dtype=torch.float64))
+    step, gradient = torch.tensor([[1.0, 2.0, 0.5]]).double(), torch.tensor([[1.0, -1.0, 2.0]]).double()
+    curvature.update(step, 2.0 * step)
+    torch.testing.assert_close(curvature.direction(gradient), -gradient / 2.0)  # a Hessian of twice the identity
+    curvature.update(step, -step)
+    torch.testing.assert_close(curvature.direction(gradient), -gradient / 2.0)

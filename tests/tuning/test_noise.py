@@ -14,7 +14,7 @@ from legendretron.tuning import tune
 from legendretron.tuning.logistic_path import LogisticPath
 from legendretron.tuning.noise_matrix import estimate_matrix, has_pattern
 from legendretron.tuning.problem import LabelledRows, link_candidates
-from legendretron.tuning.wrong_labels import estimate_rates, is_believable
+from legendretron.tuning.wrong_labels import RateEstimate, estimate_rates, is_believable
 
 
 def sure_data(n=300, c=3, d=4, seed=0):
@@ -168,3 +168,23 @@ def test_a_link_that_explains_what_looked_like_noise(make_problem):
     tuning = tune(make_problem(x, y, find_noise="if it helps", steps=400), link_candidates(0.03, 1e-4), logistic=True)
     assert tuning.noise.rate == 0.0
     assert all(row["steps"] != 400 or row["label_noise"] == 0.0 for row in tuning.rows)
+
+
+def test_what_is_believed(make_problem):
+    problem, of_two = make_problem(*sure_data(n=300)), make_problem(*sure_data(n=150, c=2))
+
+    def believed(rate, of=problem, **checks):
+        return is_believable(RateEstimate(1.0, rate, rate, 0.01, **checks), of)
+
+    assert believed(0.8)
+    assert not believed(0.9)  # close to labels without information
+    assert not believed(0.5, most=0.35)
+    assert not believed(0.5, agreement=0.2)
+    assert believed(0.5, most=0.45)  # and cut
+    assert not believed(0.3, clear=0.4, evidence=3.0)  # classes may overlap
+    assert believed(0.3, clear=0.4, evidence=4.0)
+    assert [believed(0.3, of_two, clear=c, evidence=e) for c, e in ((0.4, 4.0), (0.6, 4.0), (0.6, 3.0))] == [
+        False,
+        True,
+        False,
+    ]
