@@ -15,16 +15,6 @@ def test_agree_with_autograd(name, c, runs):
     _check(make_link(name, c, (runs,)), rtol=1e-10)
 
 
-@pytest.mark.parametrize("network", ["ficnn", "cpflow"])
-@pytest.mark.parametrize(("hidden", "depth"), [(1, 1), (3, 1), (1, 3), (5, 2)])
-def test_agree_with_autograd_for_every_layout(network, hidden, depth):
-    link = CompositeLink(
-        4, 2, hidden, depth, network, init="paper", run_shape=(2,), dtype=torch.float64, generator=generator(hidden)
-    )
-    link.initialize(normal(2, 20, 3, key="first"))
-    _check(link, rtol=1e-10)
-
-
 @pytest.mark.parametrize("name", LINKS_OF_MANY)
 def test_agree_in_float32(name):
     _check(make_link(name, 5, (2,), dtype=torch.float32), rtol=1e-3, dtype=torch.float32)
@@ -92,17 +82,21 @@ def test_stack_refuses_what_is_not_alike(links):
         stack_runs(links)
 
 
-def test_stack_refuses_buffers_that_differ():
-    tables = [PiecewiseLinearLink([-1.0, 1.0], [0.2, high]) for high in (0.8, 0.9)]
-    with pytest.raises(
-        ValueError, match="links must have equal buffers, but differ in 'values', which has no run axis"
-    ):
-        stack_runs(tables)
-    started = CompositeLink(3, network="cpflow")
-    started.initialize(torch.randn(8, 2, generator=generator("first")))
-    for links in ((started, CompositeLink(3, network="cpflow")), (CompositeLink(3, network="cpflow"), started)):
-        with pytest.raises(ValueError, match=r"differ in 'blocks.0.initialized'.*link.initialize\(z\)"):
-            stack_runs(links)
+STARTED = CompositeLink(3, network="cpflow")
+STARTED.initialize(torch.randn(8, 2, generator=generator("first")))
+
+
+@pytest.mark.parametrize(("act", "message"), [
+    (lambda: stack_runs([PiecewiseLinearLink([-1.0, 1.0], [0.2, high]) for high in (0.8, 0.9)]), "equal buffers.*'values'"),
+    (lambda: stack_runs([STARTED, CompositeLink(3, network="cpflow")]), r"'blocks.0.initialized'.*link.initialize\(z\)"),
+    (lambda: stack_runs([CompositeLink(3, network="cpflow"), STARTED]), r"'blocks.0.initialized'.*link.initialize\(z\)"),
+    (lambda: stack_runs([SoftmaxLink(3, run_shape=(2,))]), r"without run axes, got run_shape=\(2,\)"),
+    (lambda: stack_runs([]), "at least one link"),
+    (lambda: take_run(SoftmaxLink(3, run_shape=(2,)), 2), "run must be one of the runs"),
+])  # fmt: skip
+def test_what_cannot_be_stacked_or_taken(act, message):
+    with pytest.raises(ValueError, match=message):
+        act()
 
 
 @pytest.mark.parametrize("name", LINKS_OF_TWO)
@@ -114,12 +108,3 @@ def test_equal_buffers_are_those_of_all_runs(name):
         assert torch.allclose(link(z), single(z), rtol=1e-13)
         assert torch.allclose(link.link(link.inverse(z)), z, rtol=1e-7, atol=1e-7)
         assert torch.allclose(link.potential(z), single.potential(z), rtol=1e-12)
-
-
-def test_stack_and_take_need_runs():
-    with pytest.raises(ValueError, match=r"links must be without run axes, got run_shape=\(2,\)"):
-        stack_runs([SoftmaxLink(3, run_shape=(2,))])
-    with pytest.raises(ValueError, match="at least one link"):
-        stack_runs([])
-    with pytest.raises(ValueError, match="run must be one of the runs"):
-        take_run(SoftmaxLink(3, run_shape=(2,)), 2)

@@ -87,15 +87,6 @@ def test_caution_takes_the_lower_end_of_the_interval():
     assert sizes[0] < sizes[1] == low < SetCalibration.of(p, noisy).predict(p, 0.9).sum()
 
 
-def test_sets_are_never_empty_unless_asked_for():
-    p, labels = draw(5000, n_classes=3, temperature=0.2)
-    calibration = SetCalibration.of(p, labels)
-    top = p.argmax(1)
-    assert coverage(calibration.predict(p, 0.3), top) == 1.0
-    assert not calibration.predict(p, 0.3, randomized=True).any(1).all()
-    assert not calibration.predict(p, 0.3, score="probability").any(1).all()
-
-
 def test_weights_count_as_rows():
     p, labels = draw(300)
     weight = np.random.default_rng(0).integers(1, 4, 300).astype(float)

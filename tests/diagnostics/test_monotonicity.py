@@ -25,13 +25,13 @@ def test_falls_flats_and_values_outside_are_counted():
     assert not report.is_link
 
 
-def test_errors():
-    with pytest.raises(ValueError, match="inverse_link must be a function, got int"):
-        monotonicity(3, [0.0, 1.0])
-    with pytest.raises(ValueError, match="z must hold at least two distinct finite points, got 1"):
-        monotonicity(expit, [1.0, 1.0])
-    for bad in (np.nan, np.inf):
-        with pytest.raises(ValueError, match=r"inverse_link must return finite values, .* first at z=1"):
-            monotonicity(lambda z, bad=bad: np.where(z >= 1, bad, 0.5), [0.0, 1.0, 2.0])
-    with pytest.raises(ValueError, match=r"must return the shape it is given, \(2,\), got \(\)"):
-        monotonicity(lambda z: 0.5, [0.0, 1.0])
+@pytest.mark.parametrize(("link", "z", "message"), [
+    (3, [0.0, 1.0], "inverse_link must be a function, got int"),
+    (expit, [1.0, 1.0], "z must hold at least two distinct finite points, got 1"),
+    (lambda z: np.where(z >= 1, np.nan, 0.5), [0.0, 1.0, 2.0], "inverse_link must return finite values, .* first at z=1"),
+    (lambda z: np.where(z >= 1, np.inf, 0.5), [0.0, 1.0, 2.0], "inverse_link must return finite values"),
+    (lambda z: 0.5, [0.0, 1.0], "must return the shape it is given"),
+])  # fmt: skip
+def test_errors(link, z, message):
+    with pytest.raises(ValueError, match=message):
+        monotonicity(link, z)

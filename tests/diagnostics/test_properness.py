@@ -27,16 +27,12 @@ def test_takes_precision_from_the_loss():
     assert properness(CanonicalLoss(CompositeLink(2)), n_starts=16, n_rounds=10).worst_violation < 1e-5
 
 
-def test_refuses_what_is_no_loss():
-    with pytest.raises(ValueError, match="loss must be a ProperLoss or a function, got int"):
-        properness(3, 3)
-
-
-def test_number_of_classes():
-    assert len(properness(AsymmetricBinaryLoss(0.2)).p) == 2
-    with pytest.raises(ValueError, match="n_classes must be given"):
-        properness(LogLoss())
-    with pytest.raises(ValueError, match="n_classes must be 2 for this loss, got 3"):
-        properness(AsymmetricBinaryLoss(0.2), 3)
-    with pytest.raises(ValueError, match="n_classes must be an integer of at least 2, got 1"):
-        properness(LogLoss(), 1)
+@pytest.mark.parametrize(("loss", "given", "message"), [
+    (3, (3,), "loss must be a ProperLoss or a function, got int"),
+    (LogLoss(), (), "n_classes must be given"),
+    (AsymmetricBinaryLoss(0.2), (3,), "n_classes must be 2 for this loss, got 3"),
+    (LogLoss(), (1,), "n_classes must be an integer of at least 2"),
+])  # fmt: skip
+def test_bad_input(loss, given, message):
+    with pytest.raises(ValueError, match=message):
+        properness(loss, *given)

@@ -5,7 +5,7 @@ import pytest
 from sklearn.metrics import accuracy_score, log_loss, roc_auc_score
 
 from legendretron.diagnostics import calibration_curve, smooth_calibration_curve, smooth_calibration_error
-from legendretron.diagnostics.scores import area_under_curve, class_scores, row_scores, scores_of
+from legendretron.diagnostics.scores import area_under_curve, class_scores, scores_of
 
 
 @pytest.fixture
@@ -81,17 +81,3 @@ def test_influence_on_the_area_gives_the_bootstrap(predictions):
         linear.append(area + np.average(adds[rows], weights=weight[rows]))
     assert np.corrcoef(exact, linear)[0, 1] > 0.99
     assert np.std(linear) == pytest.approx(np.std(exact), rel=0.05)
-
-
-@pytest.mark.parametrize("weight", [[1.0, 2.0], [-1.0] * 400, [0.0] * 400, [np.nan] * 400])
-def test_bad_weights_are_named(predictions, weight):
-    y, log_p, _ = predictions
-    with pytest.raises(ValueError, match="sample_weight must hold 400 finite numbers"):
-        smooth_calibration_error(y, np.exp(log_p), sample_weight=weight)
-
-
-def test_rows_make_up_the_scores(predictions):
-    y, log_p, _ = predictions
-    rows, all_rows = row_scores(y, log_p), scores_of(y, log_p)
-    assert rows.log_loss.mean() == pytest.approx(all_rows.log_loss)
-    assert rows.right.mean() == pytest.approx(all_rows.accuracy)

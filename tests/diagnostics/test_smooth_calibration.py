@@ -93,6 +93,7 @@ def test_extreme_predictions():
     certain = np.array([[1.0, 0.0], [0.0, 1.0]] * 50)
     assert smooth_calibration_error([0, 1] * 50, certain) < 1e-3
     assert smooth_calibration_error([1, 0] * 50, certain) > 0.4
+    assert smooth_calibration_error([1] * 50, certain[::2][:50]) == pytest.approx(1.0, abs=1e-3)
     same = smooth_calibration_curve([0, 1] * 50, np.full((100, 2), 0.5))
     assert np.nanmax(np.abs(same.frequency - 0.5)) < 0.02
     one = smooth_calibration_curve([0], np.array([[0.7, 0.3]]), n_bootstrap=3)
@@ -103,20 +104,14 @@ def test_extreme_predictions():
     assert np.isfinite(single.error)
 
 
-def test_bad_input():
-    y, p = sample(10)
-    with pytest.raises(ValueError, match="column must be given with kind='classwise', and only then"):
-        smooth_calibration_error(y, p, kind="classwise")
-    with pytest.raises(ValueError, match="column must be given with kind='classwise', and only then"):
-        smooth_calibration_error(y, p, column=1)
-    with pytest.raises(ValueError, match="column must be less than the 2 columns of p, got 2"):
-        smooth_calibration_error(y, p, kind="classwise", column=2)
-    with pytest.raises(ValueError, match="bandwidth must be 'auto' or a number"):
-        smooth_calibration_curve(y, p, bandwidth="wide")
-    with pytest.raises(ValueError, match="seed must be an integer of at least 0"):
-        smooth_calibration_curve(y, p, seed=-1)
-
-
-def test_predictions_that_are_certain_and_always_wrong():
-    p = np.tile([1.0, 0.0], (50, 1))
-    assert smooth_calibration_error(np.ones(50, dtype=int), p) == pytest.approx(1.0, abs=1e-3)
+@pytest.mark.parametrize(("changes", "message"), [
+    ({"kind": "classwise"}, "column must be given with kind='classwise', and only then"),
+    ({"column": 1}, "column must be given with kind='classwise', and only then"),
+    ({"kind": "classwise", "column": 2}, "column must be less than the 2 columns of p, got 2"),
+    ({"bandwidth": "wide"}, "bandwidth must be"),
+    ({"seed": -1}, "seed must be"),
+    *(({"sample_weight": bad}, "sample_weight must hold 10") for bad in ([1.0], [-1.0] * 10, [0.0] * 10, [np.nan] * 10)),
+])  # fmt: skip
+def test_bad_input(changes, message):
+    with pytest.raises(ValueError, match=message):
+        smooth_calibration_curve(*sample(10), **changes)

@@ -84,26 +84,6 @@ def test_extreme_and_constant_scores():
         assert np.isfinite([test.statistic, test.gain, test.gain_error]).all()
 
 
-def test_bad_input_is_refused():
-    rng = np.random.default_rng(0)
-    x, y = rng.normal(size=(60, 2)), np.arange(60) % 2
-    model = LogisticRegression().fit(x, y)
-    with pytest.raises(ValueError, match="labels of the classes"):
-        link_test(model, x, np.where(y, 7, 0))
-    with pytest.raises(ValueError, match="labels of the classes"):
-        link_test(model, x, np.where(y, "yes", "no"))
-    with pytest.raises(ValueError, match="predict_proba"):
-        link_test(LinearSVC().fit(x, y), x, y)
-    with pytest.raises(ValueError, match="at least 2 rows"):
-        link_test(model, x[:1], y[:1])
-    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
-        link_test(model, x, y[:1])
-    with pytest.raises(ValueError, match="one label for each row"):
-        link_test(model, x, y[:, None])
-    with pytest.raises(NotFittedError):
-        link_test(LogisticRegression(), x, y)
-
-
 def test_a_fit_says_what_it_found(tmp_path):
     rng = np.random.default_rng(0)
     x = rng.normal(size=(300, 2))
@@ -128,3 +108,21 @@ def test_weights_of_rows_count():
     assert plain.p_value < 1e-6
     weight = np.where(np.arange(2000) < 1000, 1.0, 1e-9)  # the rows of the other link count for nothing
     assert score_test(said, labels, sample_weight=weight).p_value > 0.01
+
+
+X, Y = np.random.default_rng(0).normal(size=(60, 2)), np.arange(60) % 2
+
+
+@pytest.mark.parametrize(("model", "x", "y", "message"), [
+    (LogisticRegression(), X, np.where(Y, 7, 0), "labels of the classes"),
+    (LogisticRegression(), X, np.where(Y, "yes", "no"), "labels of the classes"),
+    (LinearSVC(), X, Y, "predict_proba"),
+    (LogisticRegression(), X[:1], Y[:1], "at least 2 rows"),
+    (LogisticRegression(), X, Y[:1], "inconsistent numbers of samples"),
+    (LogisticRegression(), X, Y[:, None], "one label for each row"),
+])  # fmt: skip
+def test_bad_input_is_refused(model, x, y, message):
+    with pytest.raises(NotFittedError):
+        link_test(LogisticRegression(), X, Y)
+    with pytest.raises(ValueError, match=message):
+        link_test(model.fit(X, Y), x, y)

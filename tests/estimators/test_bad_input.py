@@ -2,6 +2,7 @@
 
 import re
 import warnings
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -118,56 +119,43 @@ def test_warnings():
         MultinomialLogisticClassifier().fit(X, y)
 
 
-def _some_missing(kind):
-    labels = np.array(["a", "b", "c"], dtype=object)[y]
-    labels[[4, 7, 9, 11]] = {"None": None, "NaN": np.nan, "NA": pd.NA}[kind]
+LABELS = np.array(["a", "b", "c"], dtype=object)[y]
+
+
+def labels_with(value, rows=(4, 7, 9, 11)):
+    labels = LABELS.copy()
+    labels[list(rows)] = value
     return labels
 
 
-@pytest.mark.parametrize("labels", [
-    _some_missing("None"), _some_missing("NaN"), _some_missing("None").tolist(), _some_missing("NaN").tolist(),
-    pd.Series(_some_missing("NA")), pd.Series(_some_missing("None"), dtype="category"),
-    np.where(np.isin(np.arange(150), [4, 7, 9, 11]), np.nan, y),
-])  # fmt: skip
+BAD_LABELS = {
+    "None": labels_with(None), "NaN": labels_with(np.nan), "list of None": labels_with(None).tolist(),
+    "list of NaN": labels_with(np.nan).tolist(), "NA": pd.Series(labels_with(pd.NA)),
+    "category": pd.Series(labels_with(None), dtype="category"),
+    "float": np.where(np.isin(np.arange(150), [4, 7, 9, 11]), np.nan, y),
+    "mixed": labels_with(3, [7]), "mixed list": labels_with(3, [7]).tolist(), "mixed series": pd.Series(labels_with(3, [7])),
+}  # fmt: skip
+MISSING = (
+    r"y contains NaN or None: 4 of 150 labels are missing, in rows 4, 7, 9, \.\.\. \(from 0\); leave those rows out"
+)
+MIXED = r"y holds text, such as 'a' in row 0 \(from 0\), and .* such as 3 in row 7; write"
+
+
+@pytest.mark.parametrize("labels", BAD_LABELS)
 @pytest.mark.parametrize("estimator", [
     LegendreTronClassifier(**FAST), MultinomialLogisticClassifier(), TableClassifier(), LegendreCalibrator(),
     LegendreCalibrator(MultinomialLogisticClassifier()), GLMTronClassifier(),
 ], ids=lambda estimator: type(estimator).__name__)  # fmt: skip
-def test_missing_labels(estimator, labels):
-    message = (
-        r"y contains NaN or None: 4 of 150 labels are missing, in rows 4, 7, 9, \.\.\. \(from 0\); leave those rows out"
-    )
-    table = pd.DataFrame(X[:, :3], columns=["p", "q", "r"])
-    with pytest.raises(ValueError, match=message):
-        clone(estimator).fit(table, labels)
+def test_missing_and_mixed_labels(estimator, labels):
+    with pytest.raises(ValueError, match=MIXED if "mixed" in labels else MISSING):
+        clone(estimator).fit(pd.DataFrame(X[:, :3], columns=["p", "q", "r"]), BAD_LABELS[labels])
 
 
 def test_missing_labels_after_the_fit():
-    clf = MultinomialLogisticClassifier(alpha=1e-3).fit(X, np.array(["a", "b", "c"])[y])
-    scores = clf.decision_function(X)
-    calibrator = LegendreCalibrator(strength=1.0).fit(scores, np.array(["a", "b", "c"])[y])
-    table = TableClassifier(MultinomialLogisticClassifier(alpha=1e-3)).fit(X, np.array(["a", "b", "c"])[y])
-    for method in (clf.label_quality, clf.find_label_issues, clf.label_posterior, clf.score, table.score):
+    clf = MultinomialLogisticClassifier(alpha=1e-3).fit(X, LABELS)
+    calibrator = LegendreCalibrator(clf, strength=1.0).fit(X, LABELS)
+    table = TableClassifier(MultinomialLogisticClassifier(alpha=1e-3)).fit(X, LABELS)
+    methods = (clf.label_quality, clf.find_label_issues, clf.label_posterior, clf.score, table.score, calibrator.score)
+    for method in (*methods, partial(EvaluationReport, clf), partial(clf.partial_fit, classes=["a", "b", "c"])):
         with pytest.raises(ValueError, match="4 of 150 labels are missing"):
-            method(X, _some_missing("NA"))
-    for act in (
-        lambda: calibrator.score(scores, _some_missing("None")),
-        lambda: EvaluationReport(clf, X, _some_missing("NaN")),
-        lambda: clf.partial_fit(X, _some_missing("None"), classes=["a", "b", "c"]),
-    ):
-        with pytest.raises(ValueError, match="4 of 150 labels are missing"):
-            act()
-
-
-@pytest.mark.parametrize("estimator", [
-    LegendreTronClassifier(**FAST), MultinomialLogisticClassifier(), TableClassifier(), LegendreCalibrator(),
-    GLMTronClassifier(),
-], ids=lambda estimator: type(estimator).__name__)  # fmt: skip
-def test_labels_of_which_some_are_text(estimator):
-    labels = np.array(["a", "b", "c"], dtype=object)[y]
-    labels[7] = 3
-    for given in (labels, labels.tolist(), pd.Series(labels)):
-        with pytest.raises(
-            ValueError, match=r"y holds text, such as 'a' in row 0 \(from 0\), and .* such as 3 in row 7; write"
-        ):
-            clone(estimator).fit(pd.DataFrame(X[:, :3], columns=["p", "q", "r"]), given)
+            method(X, labels_with(pd.NA))

@@ -20,7 +20,7 @@ from sklearn.metrics import log_loss
 from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from legendretron import LegendreCalibrator, LegendreTronClassifier, MultinomialLogisticClassifier
+from legendretron import LegendreCalibrator, LegendreTronClassifier, MultinomialLogisticClassifier, TableClassifier
 from legendretron.calibration import CalibrationMap
 from tests.data_forms import skip_repeated_forms
 from tests.given import GIVEN
@@ -65,9 +65,16 @@ def right_logits(n, c, seed, scale=2.0):
     return logits, (logits + rng.gumbel(size=(n, c))).argmax(1)
 
 
-@pytest.mark.parametrize(
-    ("c", "rows"), [(3, 300), *(pytest.param(*case, marks=pytest.mark.exhaustive) for case in ((30, 300), (100, 1000)))]
-)
+@pytest.mark.parametrize("factor", [1e-300, 1e3, 1e300])
+def test_scale_of_logits_does_not_matter(factor):
+    logits, y = right_logits(50, 5, 0)
+    fits = [LegendreCalibrator().fit(scale * logits, y) for scale in (1.0, factor)]
+    assert fits[1].temperature_ == pytest.approx(factor * fits[0].temperature_, rel=1e-3)
+    assert 0.5 < fits[0].temperature_ < 2.0
+    np.testing.assert_allclose(fits[1].predict_proba(factor * logits), fits[0].predict_proba(logits), atol=1e-3)
+
+
+@pytest.mark.parametrize(("c", "rows"), [(3, 300), pytest.param(100, 1000, marks=pytest.mark.exhaustive)])
 def test_where_temperature_is_right_no_more_than_a_thousandth_is_lost(c, rows):
     """Folds must not tell held-out rows from the others, or what is learned by chance seems to help."""
     excess = []
@@ -82,17 +89,6 @@ def test_where_temperature_is_right_no_more_than_a_thousandth_is_lost(c, rows):
     assert np.mean(excess) < 0.001
 
 
-@pytest.mark.parametrize("factor", [1e-300, 1e3, 1e300])
-def test_scale_of_logits_does_not_matter(factor):
-    logits, y = right_logits(50, 5, 0)
-    fits = [LegendreCalibrator().fit(scale * logits, y) for scale in (1.0, factor)]
-    assert fits[1].temperature_ == pytest.approx(factor * fits[0].temperature_, rel=1e-3)
-    assert 0.5 < fits[0].temperature_ < 2.0
-    np.testing.assert_allclose(fits[1].predict_proba(factor * logits), fits[0].predict_proba(logits), atol=1e-3)
-
-
-# --- order ---
-
 ROWS = st.lists(st.floats(-1e3, 1e3) | st.sampled_from([0.0, 1.0, 1.0 + 2**-52, -1e300, 1e300]), min_size=4, max_size=4)
 
 
@@ -103,12 +99,6 @@ def assert_in_order(x, p):
     assert not (equal & (p[:, :, None] != p[:, None, :])).any()
     assert np.isfinite(p).all()
     assert (p > 0).all()
-
-
-@given(st.lists(ROWS, min_size=1, max_size=5))
-def test_order_is_preserved(rows):
-    x = np.array(rows)
-    assert_in_order(x, fitted("preserved").predict_proba(x))
 
 
 @given(st.floats(0.01, 3.0), st.floats(0.01, 3.0), st.floats(1e-3, 1e3), st.lists(ROWS, min_size=1, max_size=5))
@@ -130,9 +120,6 @@ def test_function_that_is_learned_increases():
     assert low > 0
     assert high > 0
     assert np.array_equal(calibrator.predict(-logits), (-logits).argmax(1))
-
-
-# --- forms of scores ---
 
 
 def test_probabilities_and_logits_are_the_same():
@@ -173,16 +160,6 @@ def test_extreme_scores():
     assert np.isfinite(certain.predict_log_proba(100.0 * np.eye(4)[y])).all()
     nothing = LegendreCalibrator().fit(np.zeros((300, 4)), y).predict_proba(np.zeros((1, 4)))
     assert np.allclose(nothing, np.bincount(y) / len(y), atol=0.1)
-
-
-def test_more_classes_than_directions():
-    logits, y = made(400, c=160)
-    calibrator = LegendreCalibrator(classes=range(160)).fit(logits, y)
-    assert calibrator.map_.rank < 160
-    assert log_loss(y, calibrator.predict_proba(logits), labels=range(160)) < 4.7
-
-
-# --- labels ---
 
 
 @pytest.mark.parametrize("classes", [None, np.arange(4)])
@@ -256,9 +233,6 @@ def test_wrong_labels(noise):
     assert log_loss(true[1000:], believed.predict_proba(logits[1000:])) > 0.2
 
 
-# --- around other estimators ---
-
-
 def test_around_a_frozen_classifier():
     X, y = load_digits(return_X_y=True)
     X = X / 16
@@ -285,9 +259,6 @@ def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
 
-# --- elsewhere ---
-
-
 def in_form(form):
     """Scores of a form and labels; the name of the form begins with ``one`` for one column."""
     logits, y = made(400, c=2 if form.startswith("one") else 4)
@@ -296,9 +267,7 @@ def in_form(form):
     return X.astype(np.float32 if "float32" in form else np.float64), np.array(["a", "b", "c", "d"])[y]
 
 
-@pytest.mark.parametrize(("order", "form"), [
-    pytest.param("any", "float32", marks=pytest.mark.exhaustive), ("any", "one proba"), ("preserved", "proba")
-])  # fmt: skip
+@pytest.mark.parametrize(("order", "form"), [("any", "one proba"), ("preserved", "proba")])
 def test_onnx(order, form, tmp_path):
     X, y = in_form(form)
     calibrator = LegendreCalibrator(order=order).fit(X, y)
@@ -352,22 +321,18 @@ def test_files_of_other_kinds_are_refused(tmp_path):
 
 def around(kind, frozen):
     """A calibrator around one of our estimators, fitted to a data frame with labels that are words."""
-    frame, words = (
-        pd.DataFrame(LOGITS[:300], columns=list("wxyz")),
-        np.array(["a", "b", "c", "d"], dtype=object)[Y[:300]],
-    )
-    if kind == "logistic":
-        inner = MultinomialLogisticClassifier(alpha=1e-3)
-    else:
-        inner = LegendreTronClassifier("canonical", link_params={"n_nests": 2}, max_epochs=2, random_state=0, **GIVEN)
+    frame = pd.DataFrame(LOGITS[:300], columns=list("wxyz"))
+    words = np.array(["a", "b", "c", "d"], dtype=object)[Y[:300]]
+    inner = {
+        "logistic": MultinomialLogisticClassifier(alpha=1e-3),
+        "canonical": LegendreTronClassifier("canonical", link_params={"n_nests": 2}, max_epochs=2, **GIVEN),
+        "table": TableClassifier(MultinomialLogisticClassifier(alpha=1e-3)),
+    }[kind]
     inner = FrozenEstimator(inner.fit(frame[:100], words[:100])) if frozen else inner
     return LegendreCalibrator(inner).fit(frame[100:], words[100:]), frame
 
 
-@pytest.mark.parametrize(("kind", "frozen"), [
-    ("logistic", False), ("canonical", True),
-    *(pytest.param(*case, marks=pytest.mark.exhaustive) for case in (("logistic", True), ("canonical", False))),
-])  # fmt: skip
+@pytest.mark.parametrize(("kind", "frozen"), [("logistic", False), ("canonical", True), ("table", True)])
 def test_files_hold_an_estimator_of_ours(kind, frozen, tmp_path):
     calibrator, frame = around(kind, frozen)
     calibrator.save(tmp_path / "both")
@@ -416,39 +381,26 @@ def test_forged_files_are_refused(name, tmp_path):
         LegendreCalibrator.load(tmp_path / "map")
 
 
-BAD = {
-    "probabilities expected": (lambda: LegendreCalibrator(input="proba").fit(LOGITS, Y), "X must hold probabilities"),
-    "logits for probabilities": (
-        lambda: LegendreCalibrator().fit(proba(LOGITS), Y).predict_proba(LOGITS),
-        "sum to 1. If they are rounded, divide each row",
-    ),
-    "classes, number": (
-        lambda: LegendreCalibrator(classes=[0, 1]).fit(LOGITS, Y),
-        "labels of 4 columns of scores, got 2",
-    ),
-    "classes, order": (lambda: LegendreCalibrator(classes=[1, 0, 2, 3]).fit(LOGITS, Y), "classes must be different"),
-    "labels": (lambda: LegendreCalibrator(classes=[0, 1, 2, 9]).fit(LOGITS, Y), r"not in classes: \[3\]"),
-    "more labels": (lambda: LegendreCalibrator().fit(LOGITS[:, :3], Y), "scores of 3 classes, but y holds 4"),
-    "noise": (lambda: LegendreCalibrator(label_noise=0.8).fit(LOGITS, Y), "label_noise must be below 0.75"),
-    "order": (lambda: LegendreCalibrator(order="some").fit(LOGITS, Y), "'order' parameter"),
-    "classes of an estimator": (
-        lambda: LegendreCalibrator(LogisticRegression(), classes=[0, 1]).fit(LOGITS[CAL], Y[CAL]),
-        "leave classes and input out",
-    ),
-    "weights": (lambda: LegendreCalibrator().fit(LOGITS, Y, np.zeros(len(Y))), "sample_weight|zero"),
-}
-
-
-@pytest.mark.parametrize("name", BAD)
-def test_bad_input(name):
-    act, message = BAD[name]
+@pytest.mark.parametrize(("parameters", "X", "message"), [
+    ({"input": "proba"}, LOGITS, "X must hold probabilities"),
+    ({"input": "proba"}, 0.8 * proba(LOGITS), "divide each row by its sum"),
+    ({"classes": [0, 1]}, LOGITS, "labels of 4 columns of scores, got 2"),
+    ({"classes": [1, 0, 2, 3]}, LOGITS, "classes must be different"),
+    ({"classes": [0, 1, 2, 9]}, LOGITS, r"not in classes: \[3\]"),
+    ({}, LOGITS[:, :3], "scores of 3 classes, but y holds 4"),
+    ({"label_noise": 0.8}, LOGITS, "label_noise must be below 0.75"),
+    ({"order": "some"}, LOGITS, "'order' parameter"),
+    ({"estimator": LogisticRegression(), "classes": [0, 1]}, LOGITS, "leave classes and input out"),
+])  # fmt: skip
+def test_bad_input_is_refused_and_nothing_is_half_fitted(parameters, X, message):
+    calibrator = clone(fitted()).fit(LOGITS[CAL], Y[CAL])
     with pytest.raises(ValueError, match=message):
-        act()
+        calibrator.set_params(**parameters).fit(X, Y)
+    assert np.array_equal(calibrator.map_.bias, fitted().map_.bias)
 
 
-def test_a_fit_that_fails_changes_nothing():
-    calibrator = LegendreCalibrator().fit(LOGITS[CAL], Y[CAL])
-    before = calibrator.predict_proba(LOGITS[TEST])
-    with pytest.raises(ValueError, match="scores of 3 classes"):
-        calibrator.fit(LOGITS[:, :3], Y)
-    assert np.array_equal(calibrator.predict_proba(LOGITS[TEST]), before)
+def test_other_bad_input():
+    with pytest.raises(ValueError, match=r"sum to 1. If they are rounded, divide each row"):
+        LegendreCalibrator().fit(proba(LOGITS), Y).predict_proba(LOGITS)
+    with pytest.raises(ValueError, match=r"sample_weight|zero"):
+        LegendreCalibrator().fit(LOGITS, Y, np.zeros(len(Y)))

@@ -54,19 +54,6 @@ def test_a_fit_that_diverged_warns():
             clf.fit(X, y)
 
 
-@pytest.mark.parametrize("solver", ["adam", "lbfgs"])
-def test_a_single_row_that_counts(solver):
-    X, y = load_iris(return_X_y=True)
-    weight = np.zeros(150)
-    weight[70] = 1.0
-    clf = LegendreTronClassifier(
-        link_params={"network": "cpflow"}, solver=solver, max_epochs=200, alpha=0.1, link_alpha=0.1, random_state=0
-    )
-    clf.fit(X, y, sample_weight=weight)
-    assert clf.predict(X[70:71]) == 1
-    assert np.isfinite(clf.predict_log_proba(X)).all()
-
-
 @pytest.mark.parametrize("link", ["composite", "canonical"])
 def test_rows_are_trained_on_in_chunks_by_lbfgs(monkeypatch, link):
     X, y = load_iris(return_X_y=True)

@@ -104,13 +104,6 @@ def test_rows_of_weight_zero_do_not_count():
     assert np.isfinite(model.oof_proba_[:300]).all()
 
 
-def test_class_weight_moves_probabilities():
-    X, y, _ = rings(400)
-    plain = LegendreNetClassifier(**QUICK, label_noise=None).fit(X, y)
-    weighted = LegendreNetClassifier(**QUICK, label_noise=None, class_weight={0: 10.0, 1: 1.0, 2: 1.0}).fit(X, y)
-    assert weighted.predict_proba(X)[:, 0].mean() > plain.predict_proba(X)[:, 0].mean() + 0.02
-
-
 def test_groups_are_held_out_together():
     random = np.random.default_rng(0)
     groups = np.repeat(np.arange(60), 6)
@@ -124,47 +117,12 @@ def test_groups_are_held_out_together():
         LegendreNetClassifier(**QUICK).fit(X, y, groups=groups[:-1])
 
 
-@pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
-        ({"hidden_layers": ()}, "hidden_layers"),
-        ({"hidden_layers": (0, 4)}, "hidden_layers"),
-        ({"n_folds": 1}, "n_folds"),
-        ({"max_steps": 0}, "max_steps"),
-        ({"dropout": 1.0}, "dropout"),
-        ({"label_smoothing": -0.1}, "label_smoothing"),
-        ({"device": "abacus"}, "device"),
-        ({"label_noise": "some"}, "label_noise"),
-    ],
-)
-def test_bad_parameters_are_named(parameters, message):
-    X, y, _ = rings(60)
-    with pytest.raises(ValueError, match=message):
-        LegendreNetClassifier(**parameters).fit(X, y)
-
-
-def test_sparse_features_are_refused_by_name_of_what_takes_them(fitted):
-    X = scipy.sparse.csr_array(np.eye(6))
-    with pytest.raises(ValueError, match="LegendreTronClassifier takes sparse ones"):
-        LegendreNetClassifier().fit(X, [0, 1] * 3)
-    with pytest.raises(ValueError, match="LegendreTronClassifier takes sparse ones"):
-        fitted.predict(X)
-
-
 def test_a_fit_that_fails_changes_nothing(fitted):
     X, _, _ = rings(60)
     before = dict(vars(fitted))
     with pytest.raises(ValueError, match="one class"):
         fitted.fit(X, np.zeros(60))
     assert vars(fitted) == before
-
-
-def test_values_far_outside_are_predicted(fitted):
-    p = fitted.predict_proba([[1e300, -1e300, 0.0], [1e9, 1e9, 1e9]])
-    np.testing.assert_allclose(p.sum(1), 1.0)
-
-
-# --- wrong labels ---
 
 
 @pytest.fixture(scope="module")
@@ -222,9 +180,6 @@ def test_quality_of_the_rows_of_the_fit_needs_no_other_fit(noisy, monkeypatch):
     assert quality.shape == (1500,)
     with pytest.raises(pytest.fail.Exception):
         model.label_quality(X[:900], y[:900])
-
-
-# --- files ---
 
 
 def test_saved_and_loaded(fitted, noisy, tmp_path):
@@ -304,3 +259,28 @@ def test_in_a_classifier_of_tables(tmp_path):
     numbers = {name: frame[[name]].to_numpy() for name in ("a", "b")}
     _, p = session.run(None, {**numbers, "word": frame[["word"]].to_numpy().astype(object)})
     np.testing.assert_allclose(p, model.predict_proba(frame), atol=1e-5)
+
+
+def test_extreme_and_weighted_rows(fitted):
+    p = fitted.predict_proba([[1e300, -1e300, 0.0], [1e9, 1e9, 1e9]])
+    np.testing.assert_allclose(p.sum(1), 1.0)
+    X, y, _ = rings(400)
+    plain, weighted = (
+        LegendreNetClassifier(**QUICK, label_noise=None, class_weight=weight).fit(X, y).predict_proba(X)[:, 0].mean()
+        for weight in (None, {0: 10.0, 1: 1.0, 2: 1.0})
+    )
+    assert weighted > plain + 0.02
+
+
+@pytest.mark.parametrize("parameters", [
+    {"hidden_layers": ()}, {"hidden_layers": (0, 4)}, {"n_folds": 1}, {"max_steps": 0}, {"dropout": 1.0},
+    {"label_smoothing": -0.1}, {"device": "abacus"}, {"label_noise": "some"},
+])  # fmt: skip
+def test_bad_parameters_are_named(parameters, fitted):
+    X, y, _ = rings(60)
+    with pytest.raises(ValueError, match=next(iter(parameters))):
+        LegendreNetClassifier(**parameters).fit(X, y)
+    sparse = scipy.sparse.csr_array(X)
+    for ask in (lambda: LegendreNetClassifier().fit(sparse, y), lambda: fitted.predict(sparse)):
+        with pytest.raises(ValueError, match="LegendreTronClassifier takes sparse ones"):
+            ask()

@@ -109,9 +109,3 @@ def test_files_that_are_out_of_order_are_left_to_the_classifier(change, tmp_path
     assert load_predictor(tmp_path / "m") is None
     with pytest.raises(ValueError, match="can be loaded"):
         load(tmp_path / "m")
-
-
-def test_what_is_no_file_of_a_classifier_is_left_to_others(tmp_path):
-    (tmp_path / "m").write_bytes(b"no model")
-    for path in (tmp_path / "m", tmp_path, tmp_path / "nothing"):
-        assert load_predictor(path) is None

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import torch
 from sklearn.datasets import make_classification
 from sklearn.linear_model import LogisticRegression
 
@@ -15,9 +14,6 @@ from legendretron import (
     load,
 )
 from legendretron.datasets import symmetric_noise, symmetric_transition
-from legendretron.estimators.resuming import ChosenStrengths
-from legendretron.tuning import Candidate, Tuning
-from legendretron.tuning.problem import LabelledRows
 
 X, Y = make_classification(3000, 6, n_informative=4, n_redundant=0, n_classes=3, class_sep=1.2, random_state=0)
 TRAIN, TEST = slice(0, 1000), slice(1000, None)
@@ -116,16 +112,6 @@ def test_an_estimated_rate_is_used_and_its_interval():
     np.testing.assert_allclose(noisy_calibrator.set_calibration_.noise, symmetric_transition(3, 0.3))
 
 
-def test_two_classes_are_not_confused():
-    model = MultinomialLogisticClassifier(random_state=0).fit(X[TRAIN], Y[TRAIN] > 0)
-    p, labels = model.set_calibration_.proba, model.set_calibration_.labels
-    assert np.array_equal(np.bincount(labels), np.bincount(Y[TRAIN] > 0))
-    assert (p.argmax(1) == labels).mean() > 0.7
-    assert coverage(model.predict_set(X[TEST], score="probability"), (Y[TEST] > 0).astype(int)) == pytest.approx(
-        0.9, abs=0.03
-    )
-
-
 def test_what_has_seen_no_other_rows_says_so():
     model = LegendreTronClassifier("softmax", alpha=0.01, warm_start=True).fit(X[TRAIN], Y[TRAIN])
     with pytest.raises(AttributeError, match=r"has predicted no rows that it has not seen.*calibrate_sets"):
@@ -136,13 +122,6 @@ def test_what_has_seen_no_other_rows_says_so():
     assert not hasattr(model, "set_calibration_")
     chosen = MultinomialLogisticClassifier().fit(X[TRAIN], Y[TRAIN])
     assert not hasattr(chosen.partial_fit(X[:10], Y[:10]), "set_calibration_")
-
-
-def test_a_resumed_choice_keeps_what_folds_have_predicted(tmp_path):
-    rows = LabelledRows(torch.zeros(5, 3, dtype=torch.float64), torch.arange(5) % 3, torch.ones(5, dtype=torch.float64))
-    choice = ChosenStrengths(tmp_path / "c", "this fit")
-    choice.save(Tuning(Candidate(0.1, np.inf), held_out=rows))
-    assert all(torch.equal(a, b) for a, b in zip(choice.load_or(None).held_out, rows, strict=True))
 
 
 def test_a_streamed_fit_has_sets():

@@ -94,13 +94,6 @@ def test_what_the_numbers_in_a_file_mean(name, written):
             np.testing.assert_allclose(told[key], value, rtol=1e-4, err_msg=key)
 
 
-def test_names_of_features_are_a_list(tmp_path):
-    frame = pd.DataFrame({"one": [0.0, 1.0, 2.0], "two": [1.0, 0.0, 1.0]})
-    MultinomialLogisticClassifier(alpha=0.1).fit(frame, [0, 1, 2]).save(tmp_path / "m")
-    assert read(tmp_path / "m")["feature_names_in"] == ["one", "two"]
-    assert list(load(tmp_path / "m").feature_names_in_) == ["one", "two"]
-
-
 def main():
     """Write the files anew."""
     told = {}

@@ -31,15 +31,6 @@ def test_each_split_comes_out_as_a_fit_of_its_own(estimator, load):
         assert accuracy[r] == pytest.approx(alone.score(X[test[r]], y[test[r]]))
 
 
-def test_labels_with_noise():
-    X, y = load_iris(return_X_y=True)
-    rows = np.arange(150)[None]
-    estimator = MultinomialLogisticClassifier(alpha=0.1, standardize=False)
-    noisy = fit_splits(estimator, X, y, rows, [0], train_labels=(y[rows] + 1) % 3)
-    clean = fit_splits(estimator, X, y, rows, [0])
-    assert clean.evaluate(rows)[1] > 0.5 > noisy.evaluate(rows)[1]
-
-
 @pytest.mark.parametrize("estimator", [
     LegendreTronClassifier.from_paper("libsvm", max_epochs=4),
     LegendreTronClassifier(standardize=False, max_epochs=4, link_alpha=0.3),
@@ -73,20 +64,20 @@ def test_class_weights_and_precision_are_those_of_a_fit():
     assert str(fit_splits(single, X.astype(np.float32), y, rows, [0]).model.flat.dtype) == "torch.float32"
 
 
-def test_refusals():
+@pytest.mark.parametrize(("parameters", "changes", "message"), [
+    ({"warm_start": True}, {}, "estimator must have warm_start=False"),
+    *(({other: value}, {}, r"for splits to be trained side by side, got .*; fit others one by one")
+      for other, value in (("alpha", "auto"), ("standardize", True), ("early_stopping", True), ("label_noise", 0.1))),
+    ({"alpha": -1}, {}, "alpha must be"),
+    ({}, {"y": np.arange(150) + 1}, "y must hold 150 classes numbered from 0 without gaps"),
+    ({}, {"X": np.full((150, 4), np.nan)}, "NaN"),
+    ({}, {"random_states": [0, 1]}, "random_states must hold one seed per split, 1, got 2"),
+])  # fmt: skip
+def test_refusals(parameters, changes, message):
     X, y = load_iris(return_X_y=True)
     rows = np.arange(150)[None]
-    with pytest.raises(ValueError, match="estimator must have warm_start=False"):
-        fit_splits(LegendreTronClassifier(warm_start=True), X, y, rows, [0])
-    side_by_side = {"alpha": 0.1, "standardize": False}
-    for other in ({"alpha": "auto"}, {"standardize": True}, {"early_stopping": True}, {"label_noise": 0.1}):
-        with pytest.raises(ValueError, match=r"for splits to be trained side by side, got .*; fit others one by one"):
-            fit_splits(MultinomialLogisticClassifier(**{**side_by_side, **other}), X, y, rows, [0])
-    with pytest.raises(ValueError, match="alpha must be"):
-        fit_splits(MultinomialLogisticClassifier(alpha=-1, standardize=False), X, y, rows, [0])
-    with pytest.raises(ValueError, match="y must hold 150 classes numbered from 0 without gaps"):
-        fit_splits(ESTIMATORS[0], X, y + 1, rows, [0])
-    with pytest.raises(ValueError, match="NaN"):
-        fit_splits(ESTIMATORS[0], X * np.nan, y, rows, [0])
-    with pytest.raises(ValueError, match="random_states must hold one seed per split, 1, got 2"):
-        fit_splits(ESTIMATORS[0], X, y, rows, [0, 1])
+    estimator = MultinomialLogisticClassifier(**{"alpha": 0.1, "standardize": False, **parameters})
+    noisy = fit_splits(clone(ESTIMATORS[3]), X, y, rows, [0], train_labels=(y[rows] + 1) % 3)
+    assert noisy.evaluate(rows)[1] < 0.5
+    with pytest.raises(ValueError, match=message):
+        fit_splits(estimator, **{"X": X, "y": y, "train_rows": rows, "random_states": [0], **changes})

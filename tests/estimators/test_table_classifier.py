@@ -13,7 +13,6 @@ import torch
 from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.exceptions import NotFittedError
-from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.naive_bayes import GaussianNB
@@ -23,7 +22,6 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import legendretron
 import mixed_tables as benchmark
 from legendretron import (
-    LegendreCalibrator,
     MultinomialLogisticClassifier,
     TableClassifier,
     TableEncoder,
@@ -101,25 +99,12 @@ def test_onnx(fitted, tmp_path):
     assert metadata["feature_names"] == list(frame)
 
 
-def test_a_calibrator_around_it_is_saved_with_it(noisy, tmp_path):
-    frame, y, _, model = noisy
-    calibrator = LegendreCalibrator(FrozenEstimator(model)).fit(frame, y)
-    calibrator.save(tmp_path / "c")
-    loaded = legendretron.load(tmp_path / "c")
-    assert isinstance(loaded, LegendreCalibrator)
-    np.testing.assert_allclose(loaded.predict_proba(frame), calibrator.predict_proba(frame), rtol=1e-12)
-    assert loaded.feature_names_in_.tolist() == list(frame)
-
-
 def test_weights_and_groups_are_handed_on():
     frame = pd.DataFrame({"a": ["x", "y", "x", "y", "z", "z"]})
     y, weight = [0, 1, 1, 0, 0, 1], [1.0, 1.0, 0.0, 0.0, 1.0, 1.0]
     weighted = TableClassifier(LOGISTIC).fit(frame, y, sample_weight=weight)
     p = weighted.predict_proba(frame)[:, 0]
     assert p[0] > 0.9 > 0.6 > p[4] > 0.4 > 0.1 > p[1]
-
-
-# --- what the estimator has ---
 
 
 def mixed(n=200):
@@ -192,25 +177,21 @@ def test_parameters_of_parts_that_are_none():
     assert search.best_params_ == {"encoder__max_categories": 3}
 
 
-def test_what_cannot_be():
-    frame = pd.DataFrame({"a": [1.0, 2.0]})
+SMALL = pd.DataFrame({"age": [30.0, None, 50.0, 40.0], "city": ["Rome", "Bern", None, "Rome"]})
+
+
+@pytest.mark.parametrize(("estimator", "how", "message"), [
+    (LinearRegression(), {}, r"estimator must be a classifier, got LinearRegression\(\)"),
+    (GaussianNB(), {"groups": [0, 1, 0, 1]}, "groups is given, but fit of GaussianNB takes none"),
+])  # fmt: skip
+def test_what_cannot_be(estimator, how, message):
     with pytest.raises(NotFittedError):
-        TableClassifier().predict_proba(frame)
-    with pytest.raises(ValueError, match=r"estimator must be a classifier, got LinearRegression\(\)"):
-        TableClassifier(LinearRegression()).fit(frame, [0, 1])
-    with pytest.raises(ValueError, match="groups is given, but fit of GaussianNB takes none"):
-        TableClassifier(GaussianNB()).fit(frame, [0, 1], groups=[0, 1])
-    encoder = TableEncoder().fit(frame)
+        TableClassifier().predict_proba(SMALL)
+    with pytest.raises(ValueError, match=message):
+        TableClassifier(estimator).fit(SMALL, [0, 1, 1, 0], **how)
+    encoder = TableEncoder().fit(SMALL[["age"]].fillna(0.0))
     with pytest.raises(ValueError, match="fitted to 2 features, but encoder returns 1"):
         TableClassifier.from_fitted(clone(LOGISTIC).fit([[0.0, 1.0], [1.0, 0.0]], [0, 1]), encoder)
-
-
-# --- what the number of the format means ---
-
-
-def small():
-    frame = pd.DataFrame({"age": [30.0, None, 50.0, 40.0], "city": ["Rome", "Bern", None, "Rome"]})
-    return TableClassifier(LOGISTIC).fit(frame, [0, 1, 1, 0])
 
 
 @pytest.mark.parametrize(("change", "message"), [
@@ -221,7 +202,7 @@ def small():
     (lambda state: state["estimator"]["state"].update(stray=torch.zeros(1)), "must have the fields"),
 ])  # fmt: skip
 def test_forged_files(tmp_path, change, message):
-    small().save(tmp_path / "m")
+    TableClassifier(LOGISTIC).fit(SMALL, [0, 1, 1, 0]).save(tmp_path / "m")
     forge(tmp_path / "m", change)
     with pytest.raises(ValueError, match=message):
         TableClassifier.load(tmp_path / "m")

@@ -79,15 +79,6 @@ def test_precision_is_raised_but_never_lowered(name):
     assert link(z.bfloat16()).dtype == torch.float32
 
 
-@pytest.mark.exhaustive  # test_head.py of nn compiles one
-@pytest.mark.parametrize("name", LINKS_OF_MANY)
-def test_compiles_into_one_graph(name):
-    link = make_link(name, 4)
-    z = normal(6, 3, key="z")
-    compiled = torch.compile(link, fullgraph=True, backend="aot_eager")
-    assert torch.allclose(compiled(z), link(z), rtol=1e-12)
-
-
 @pytest.mark.parametrize("name", ["composite_ficnn", "composite_cpflow", "canonical", "leaky"])
 def test_predictors_that_are_large_and_close_in_single_precision(name):
     single = make_link(name, 4, dtype=torch.float32).eval()

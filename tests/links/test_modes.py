@@ -49,17 +49,6 @@ def test_autocast_does_not_change_what_a_first_batch_sets():
         torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["composite_ficnn-2", "canonical-4", "table-2", "cosines-2"])
-def test_gradients_after_inference_mode(name):
-    link = CASES[name]()
-    z = normal(7, link.n_classes - 1, key="z", dtype=torch.float32)
-    with torch.inference_mode():
-        link.potential(z)
-    z.requires_grad_()
-    (gradient,) = torch.autograd.grad(link.potential(z).sum(), z)
-    torch.testing.assert_close(gradient, link.inverse(z)[:, :-1].detach(), rtol=1e-4, atol=1e-4)
-
-
 @pytest.mark.parametrize("name", ["composite_ficnn-2", "cosines-2"])
 def test_a_link_made_in_inference_mode(name):
     with torch.inference_mode():

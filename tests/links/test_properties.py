@@ -43,17 +43,9 @@ def test_probabilities_and_round_trip(name, c, leading, runs):
     assert torch.allclose(p.sum(-1), torch.ones(p.shape[:-1], dtype=torch.float64), rtol=1e-14)
     assert torch.allclose(link.link(p), z, rtol=1e-8, atol=1e-8)
     assert torch.allclose(link.link_from_log(log_p), z, rtol=1e-8, atol=1e-8)
-
-
-@every_link_and_c
-def test_round_trip_where_probabilities_nearly_underflow(name, c):
-    link = make_link(name, c)
-    z = normal(40, c - 1, key="z", scale=60.0)
-    p = link.inverse(z)
-    kept = (p > 1e-300).all(-1)
-    assert kept.sum() >= 3
-    z, p = z[kept], p[kept]
-    assert ((link.link(p) - z).abs() <= 1e-8 * (1 + z.abs().amax(-1, keepdim=True))).all()
+    if leading and not runs:
+        z[(0,) * len(leading)] = float("nan")  # stays in its row
+        assert link(z).isnan().all(-1).sum() == link(z).isnan().any(-1).sum() == 1
 
 
 @every_link
@@ -106,29 +98,6 @@ def test_the_potential_is_there_exactly_when_the_link_is_canonical(name, c):
     other = normal(50, c - 1, key="other", scale=3.0)
     gap = conjugate.unsqueeze(-1) + link.potential(other) - p[..., :-1] @ other.T
     assert (gap >= -1e-10).all()
-
-
-def test_each_link_is_refused_for_its_own_reason():
-    class Permuted(SoftmaxLink):
-        """A link of which nothing is known but that it is none of the canonical ones."""
-
-        is_canonical = False
-        _potential = Link._potential
-
-    z, p = torch.zeros(1, 2), torch.full((1, 3), 1 / 3)
-    for call in (lambda: Permuted(3).potential(z), lambda: Permuted(3).conjugate(p)):
-        with pytest.raises(
-            NotCanonicalError, match=r"^Permuted with n_classes=3 is not the gradient of a potential\. Its"
-        ):
-            call()
-    with pytest.raises(NotCanonicalError, match=r"potential: its Jacobian is a product of symmetric matrices"):
-        CompositeLink(3).potential(z)
-
-    class Unfinished(Permuted):
-        is_canonical = True
-
-    with pytest.raises(NotImplementedError, match="Unfinished is canonical, but does not define _potential"):
-        Unfinished(3).potential(z)
 
 
 @pytest.mark.parametrize(
@@ -206,15 +175,10 @@ def test_safetensors_round_trip_is_bit_equal(name, c, tmp_path):
     assert torch.equal(copy.deepcopy(link)(z), link(z))
 
 
-@every_link_of_many
-def test_nan_travels_through_the_module(name):
-    link = make_link(name, 4)
-    z = normal(3, 3, key="z")
-    clean = link(z)
-    z[1, 1] = float("nan")
-    out = link(z)
-    assert out[1].isnan().all()
-    assert torch.equal(out[[0, 2]], clean[[0, 2]])
+def test_a_canonical_link_has_to_define_its_potential():
+    unfinished = type("Unfinished", (SoftmaxLink,), {"is_canonical": True, "_potential": Link._potential})
+    with pytest.raises(NotImplementedError, match="Unfinished is canonical, but does not define _potential"):
+        unfinished(3).potential(torch.zeros(1, 2))
 
 
 @every_link_of_many
@@ -277,12 +241,3 @@ def test_first_training_batch_sets_the_normalisation_and_no_other_call_does():
     by_hand = CompositeLink(4, network="cpflow", init="paper")
     by_hand.load_state_dict({**before, **{k: v * 0 for k, v in before.items() if "initialized" in k}})
     assert by_hand.needs_batch
-
-
-def test_works_under_compile_free_transforms():
-    link = make_link("composite_cpflow", 3)
-    z = normal(6, 2, key="z")
-    rows = torch.func.vmap(link)(z.unsqueeze(1)).squeeze(1)
-    assert torch.allclose(rows, link(z))
-    jacobian = torch.func.vmap(torch.func.jacrev(lambda t: link.inverse(t)[..., :-1]))(z)
-    assert torch.allclose(jacobian, link.jacobian(z), atol=1e-14)

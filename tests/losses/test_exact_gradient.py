@@ -42,7 +42,7 @@ def gradient(loss, z, y):
 
 
 @every_link
-@pytest.mark.parametrize("scale", [1.0, *(pytest.param(s, marks=pytest.mark.exhaustive) for s in (1e2, 1e4)), 1e6])
+@pytest.mark.parametrize("scale", [1.0, 1e6])
 def test_single_precision_against_double(name, scale):
     single = CanonicalLoss(LINKS[name](torch.float32), reduction="sum")
     double = CanonicalLoss(LINKS[name](torch.float32).double(), reduction="sum")
@@ -55,7 +55,7 @@ def test_single_precision_against_double(name, scale):
 
 
 @every_link
-def test_predictors_and_logits_agree(name):
+def test_logits_and_compiled_graphs(name):
     loss = CanonicalLoss(LINKS[name](torch.float64))
     c = loss.n_classes
     z, y = batch(c, 3.0, torch.float64)
@@ -63,6 +63,10 @@ def test_predictors_and_logits_agree(name):
     torch.testing.assert_close(loss(logits, y), loss(z, y))
     torch.testing.assert_close(loss.predict_proba(logits), loss.predict_proba(z))
     torch.testing.assert_close(80 * gradient(loss, logits, y), loss.predict_proba(z) - one_hot(y, c))
+    if name == "table":
+        compiled = torch.compile(loss, fullgraph=True, backend="aot_eager")
+        torch.testing.assert_close(compiled(z, y), loss(z, y))
+        torch.testing.assert_close(gradient(compiled, z, y), gradient(loss, z, y))
 
 
 @pytest.mark.parametrize("name", ["softmax", "canonical"])
@@ -106,14 +110,3 @@ def test_function_transforms(name):
     direction = normal(4, c - 1, key="direction")
     tangent = jvp(lambda z: loss(z, y), (z,), (direction,))[1]
     torch.testing.assert_close(tangent, (residual * direction).sum() / 4)
-
-
-@pytest.mark.parametrize(
-    "name", [*(pytest.param(name, marks=pytest.mark.exhaustive) for name in ("canonical", "composite_of_two")), "table"]
-)
-def test_compiles_into_one_graph(name):
-    loss = CanonicalLoss(LINKS[name](torch.float64))
-    z, y = batch(loss.n_classes, 2.0, torch.float64)
-    compiled = torch.compile(loss, fullgraph=True, backend="aot_eager")
-    torch.testing.assert_close(compiled(z, y), loss(z, y))
-    torch.testing.assert_close(gradient(compiled, z, y), gradient(loss, z, y))

@@ -15,11 +15,18 @@ from tests.catalogue import make_link, normal, proba
 
 
 @pytest.mark.parametrize("kind", [CanonicalLoss, CompositeLoss])
-def test_an_optimiser_of_everything_leaves_the_loss_alone(kind):
-    """Nothing of it is a parameter, whatever is asked of the network that it is in."""
-    model = nn.Sequential(nn.Linear(4, 2), kind(make_link("canonical", 3))).requires_grad_(True)
+def test_the_link_inside_is_a_frozen_copy(kind):
+    """Nothing of it is a parameter, whatever is asked of the network that it is in, or done to the link."""
+    link, z, y = make_link("canonical", 3), normal(4, 2, key="z"), torch.tensor([0, 1, 2, 0])
+    model = nn.Sequential(nn.Linear(4, 2), kind(link)).requires_grad_(True).train()
     assert [name for name, _ in model.named_parameters()] == ["0.weight", "0.bias"]
     assert not any(buffer.requires_grad for buffer in model.buffers())
+    assert all(p.requires_grad for p in link.parameters())
+    assert not model[1]._link.training
+    before = model[1](z, y)
+    with torch.no_grad():
+        link.nests.offsets.add_(1.0)
+    assert torch.equal(model[1](z, y), before)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
@@ -42,8 +49,6 @@ def test_more_rows_than_half_precision_can_count(dtype):
     torch.testing.assert_close(LogLoss().mean_loss(p, y, ones), LogLoss().mean_loss(p32, y), rtol=1e-2, atol=1e-2)
     torch.testing.assert_close(LogLoss().mean_loss(p, y, ones), LogLoss().mean_loss(p, y), rtol=1e-5, atol=1e-5)
 
-
-# --- what resets a network leaves its losses as they are ---
 
 LOSSES = {
     "canonical": lambda: CanonicalLoss(make_link("canonical", 3, dtype=torch.float32), normalized=True),
@@ -92,14 +97,6 @@ def test_resetting_a_network_restores_its_loss(make, route, reset):
     assert_same(net[1].state_dict(), before)
 
 
-def test_what_a_state_dict_brought_is_kept_too():
-    first, second = (
-        CanonicalLoss(CanonicalLink(3, init="random", generator=torch.Generator().manual_seed(seed))) for seed in (0, 1)
-    )
-    first.load_state_dict(second.state_dict())
-    assert_same(reset_all(spoil(first)).state_dict(), second.state_dict())
-
-
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_a_loss_made_or_loaded_where_networks_are_built_without_memory(tmp_path, n_classes):
     link = make_link("canonical", n_classes, dtype=torch.float32)
@@ -116,3 +113,6 @@ def test_a_loss_made_or_loaded_where_networks_are_built_without_memory(tmp_path,
         assert_same(loss.state_dict(), expected.state_dict())
         assert_same(reset_all(spoil(loss)).state_dict(), expected.state_dict())
     assert_same(again.state_dict(), link.state_dict())
+    made.load_state_dict(CanonicalLoss(CanonicalLink(n_classes, init="random"), normalized=True).state_dict())
+    brought = {name: value.clone() for name, value in made.state_dict().items()}
+    assert_same(reset_all(spoil(made)).state_dict(), brought)  # what a state dict brought is kept, too

@@ -40,17 +40,14 @@ def test_closed_forms_of_bayes_risks():
     assert torch.allclose(ZeroOneLoss().bayes_risk(p), 1 - p.amax(-1))
 
 
-def test_regrets_keep_their_digits_when_predictions_are_close():
+def test_losses_and_regrets_keep_their_digits():
+    sure = torch.tensor([1 - 1e-12, 1e-12], dtype=torch.float64)
+    assert SquareLoss().partial_losses(sure)[0].item() == pytest.approx(1e-24, rel=1e-12, abs=0)
     p = proba(5, key="p")
     step = 1e-9 * torch.tensor([1.0, -1.0, 2.0, -2.0, 0.0], dtype=torch.float64)
     assert SquareLoss().regret(p, p + step).item() == pytest.approx(0.5 * step.square().sum().item(), rel=1e-6, abs=0)
     assert SphericalLoss().regret(p, p + step).item() > 0
     assert LogLoss().regret(p, p).item() == 0
-
-
-def test_square_loss_near_certainty():
-    p = torch.tensor([1 - 1e-12, 1e-12], dtype=torch.float64)
-    assert SquareLoss().partial_losses(p)[0].item() == pytest.approx(1e-24, rel=1e-12, abs=0)
 
 
 @pytest.mark.parametrize("loss", [LogLoss(), SquareLoss(), SphericalLoss(), MatsushitaLoss()], ids=repr)
@@ -70,17 +67,12 @@ def test_log_loss_has_gradients_at_the_boundary():
     assert gradient.tolist() == [-1.0, float("inf"), float("inf")]
 
 
-def test_cost_loss_contains_the_zero_one_loss():
-    p = proba(50, 4, key="p")
+def test_costs():
+    p, zero_one = proba(50, 4, key="p"), ZeroOneLoss()
     cost = CostLoss(1.0 - torch.eye(4, dtype=torch.float64))
-    assert torch.allclose(cost.partial_losses(p), ZeroOneLoss().partial_losses(p))
-    assert torch.allclose(cost.bayes_risk(p), ZeroOneLoss().bayes_risk(p))
-
-
-def test_asymmetric_loss_is_a_cost_loss():
-    loss = AsymmetricBinaryLoss(0.3)
+    assert torch.allclose(cost.partial_losses(p), zero_one.partial_losses(p))
+    loss, p = AsymmetricBinaryLoss(0.3), proba(50, 2, key="p")
     cost = CostLoss(torch.tensor([[0.0, 0.7], [0.3, 0.0]], dtype=torch.float64))
-    p = proba(50, 2, key="p")
     assert torch.allclose(loss.partial_losses(p), cost.partial_losses(p))
     assert torch.allclose(loss.bayes_risk(p), torch.minimum(0.7 * p[:, 0], 0.3 * p[:, 1]))
     tie = torch.tensor([0.3, 0.7], dtype=torch.float64)

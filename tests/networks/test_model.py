@@ -12,7 +12,6 @@ from legendretron.networks.inputs import NetworkInputs
 from legendretron.networks.model import NetworkModel
 from legendretron.networks.predictor import NetworkScores
 from legendretron.training import Sample, TrainingSettings, as_features, train
-from legendretron.training.schedule import waves
 
 CPU = torch.device("cpu")
 MATRIX = [[0.8, 0.2, 0.0], [0.1, 0.8, 0.1], [0.2, 0.0, 0.8]]
@@ -110,14 +109,6 @@ def table_of(n=300, seed=0):
 SETTINGS = FoldSettings((32, 32), 300, 64, 0.04, 0.1, 0.02, 0.1, seed=0)
 
 
-def test_a_fold_comes_out_as_if_trained_alone_but_for_masks():
-    _, table, folds = table_of()
-    settings = SETTINGS._replace(dropout=0.0)
-    together, _ = train_folds(table, folds, settings)
-    alone, _ = train_folds(table, folds[:1], settings)
-    torch.testing.assert_close(together.flat[:1], alone.flat, atol=1e-6, rtol=1e-5)
-
-
 def test_held_out_logits_are_those_of_the_network_that_has_not_seen_the_row():
     X, table, folds = table_of()
     model, result = train_folds(table, folds, SETTINGS)
@@ -204,9 +195,3 @@ def test_parts_of_features_rise_between_quantiles():
     assert not units[::2, 3:].any()  # every other network sees them
     torch.testing.assert_close(units[1, 3:11].sum(), units[1, 0])  # together they count as their feature
     assert len(NetworkInputs.fit(np.zeros((9, 300)) + np.arange(9.0)[:, None]).feature) == 0  # of too many features
-
-
-def test_waves_end_at_zero_four_times():
-    ends = [(2**k - 1) / 15 for k in range(5)]
-    assert [waves(t) for t in ends] == pytest.approx([0.0] * 5, abs=1e-12)
-    assert max(waves(t) for t in np.linspace(0.0, 1.0, 1001)) == pytest.approx(1.0, abs=1e-3)

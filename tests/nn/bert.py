@@ -26,16 +26,10 @@ class Classifier(BertPreTrainedModel):
         return self.head(self.bert(input_ids).pooler_output)
 
 
-class WithLoss(BertPreTrainedModel):
-    """A network that makes its criterion, and loads the link of its head, while it is built without memory."""
+class WithLoss(Classifier):
+    """A network that makes its criterion while it is built without memory."""
 
-    def __init__(self, config, loss=None, link="softmax"):
-        super().__init__(config)
-        self.bert = BertModel(config)
-        self.head = LegendreHead(config.hidden_size, N_CLASSES, link=link() if callable(link) else link)
+    def __init__(self, config, loss=None):
+        super().__init__(config, {"link": "softmax"})
         self.criterion = loss()
         self.post_init()
-
-    def _init_weights(self, module):
-        if not init_weights(module):
-            super()._init_weights(module)

@@ -1,6 +1,5 @@
 """Logits of classes that are masked: exact where a link can leave a class out, refused where it cannot."""
 
-import copy
 import math
 
 import pytest
@@ -113,9 +112,6 @@ def test_tools(exact, tool):
     torch.testing.assert_close(run(logits), link(logits))
 
 
-# --- links that compare all classes ---
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("k", range(C))
 def test_every_class_keeps_the_digits_of_the_others_or_is_refused(other, k, dtype):
@@ -169,14 +165,12 @@ def test_a_canonical_link_of_ones_own_refuses_a_mask_of_which_differences_lose_d
         loss(logits, labels)
 
 
-@pytest.mark.parametrize("tool", ["vmap", pytest.param("compile", marks=pytest.mark.exhaustive)])
 @pytest.mark.parametrize("k", range(C))
-def test_where_values_are_not_read_lost_digits_give_nan(other, k, tool):
+def test_where_values_are_not_read_lost_digits_give_nan(other, k):
     link, exact = make(other).eval(), make(other, torch.float64).eval()
-    run = torch.func.vmap(link) if tool == "vmap" else torch.compile(copy.deepcopy(link), backend="aot_eager")
     others = [j for j in range(C) if j != k]
     for low in (-1e3, -1e4, -1e5, -1e6, -1e7, -1e8, -1e9, -1e30, -math.inf):
-        log_p = run(masked_rows(k, low).detach())
+        log_p = torch.func.vmap(link)(masked_rows(k, low).detach())
         if not log_p.isnan().all():
             assert k < C - 1 or low >= -1e4
             expected = exact(masked_rows(k, max(low, -1e5), torch.float64))
@@ -188,7 +182,6 @@ def test_where_values_are_not_read_lost_digits_give_nan(other, k, tool):
 def test_a_link_takes_logits_of_all_classes_by_name(exact):
     link = make(exact).link
     torch.testing.assert_close(link(rows(), all_classes=True), link(rows()[:, :-1] - rows()[:, -1:]))
-    with pytest.raises(ValueError, match=r"logits must have shape \(..., 4\), got \(2, 3\)"):
-        link(rows()[:, :-1], all_classes=True)
-    with pytest.raises(ValueError, match=r"z must have shape \(..., 3\), got \(2, 4\)"):
-        link(rows())
+    for given, all_classes in ((rows()[:, :-1], True), (rows(), False)):
+        with pytest.raises(ValueError, match="must have shape"):
+            link(given, all_classes=all_classes)

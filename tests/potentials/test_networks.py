@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
 
 from legendretron.potentials import FICNN, CPFlowNetwork
 from legendretron.potentials.ficnn import softplus
@@ -59,19 +58,6 @@ def test_cpflow_first_batch_gives_zero_mean_and_unit_variance():
         # the scale is (1/std + 0.001), so the standard deviation is one up to 0.001 std
         assert torch.allclose(layer[..., :2].std(-2, unbiased=False), torch.ones(2, 2, dtype=torch.float64), atol=0.05)
     assert torch.allclose(z[-1].std(-2, unbiased=False), torch.ones(2, 1, dtype=torch.float64), atol=0.05)
-
-
-def test_cpflow_state_dict_carries_the_initialisation(tmp_path):
-    g = make_potential("cpflow", 3)
-    save_file(g.state_dict(), tmp_path / "g.safetensors")
-    fresh = CPFlowNetwork(3, hidden=4, depth=3, dtype=torch.float64)
-    fresh.load_state_dict(load_file(tmp_path / "g.safetensors"))
-    x = normal(4, 3, key="x")
-    assert not fresh.needs_batch
-    assert torch.equal(fresh.gradient(x), g.gradient(x))
-    untouched = CPFlowNetwork(3, hidden=4, depth=3, dtype=torch.float64)
-    fresh.load_state_dict(untouched.state_dict())
-    assert fresh.needs_batch
 
 
 @pytest.mark.parametrize("network", [FICNN, CPFlowNetwork])

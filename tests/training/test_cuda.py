@@ -12,10 +12,10 @@ from tests.training.conftest import LINKS, Problem
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
 
-def trained(problem, link, device, seeds=(1, 2, 3)):
+def trained(problem, link, device, seeds=(1, 2, 3), **changes):
     model = problem.model(link, seeds, device)
     sample, held_out = (problem.sample(seeds, held_out, device) for held_out in (False, True))
-    result = train(model, sample, problem.settings(seeds), held_out)
+    result = train(model, sample, problem.settings(seeds, **changes), held_out)
     return model.flat.cpu(), result
 
 

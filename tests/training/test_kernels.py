@@ -49,9 +49,7 @@ def pair_of_models(d, k, dtype, link):
 
 @pytest.mark.parametrize("penalty", PENALTIES)
 @pytest.mark.parametrize(("dtype", "tolerance"), DTYPES)
-@pytest.mark.parametrize(
-    ("d", "k", "link"), [(5, 3, True), (7, 1, False), pytest.param(64, 19, True, marks=pytest.mark.exhaustive)]
-)
+@pytest.mark.parametrize(("d", "k", "link"), [(5, 3, True), (7, 1, False)])
 def test_adam_with_penalties(penalty, dtype, tolerance, d, k, link):
     alpha, link_alpha, intercept, symmetric = PENALTIES[penalty]
     models = pair_of_models(d, k, dtype, link)
@@ -73,30 +71,6 @@ def test_adam_with_penalties(penalty, dtype, tolerance, d, k, link):
     torch.testing.assert_close(models[1].flat, models[0].flat, rtol=tolerance, atol=tolerance)
     for mine, other in zip(adams[1].moments(), adams[0].moments(), strict=True):
         torch.testing.assert_close(mine, other, rtol=tolerance, atol=tolerance)
-
-
-@pytest.mark.parametrize(("shape", "steps"), [((3, 7), 30), ((2, 1025), 3)])
-def test_adam_is_torch_adam(shape, steps):
-    ours, theirs = random(*shape), torch.nn.Parameter(random(*shape))
-    adam, reference = optimiser(ours, True), torch.optim.Adam([theirs], lr=0.03)
-    for i in range(steps):
-        gradient = random(*shape, seed=i)
-        adam.step(gradient, torch.full((shape[0], 1), 0.03, dtype=torch.float64, device=DEVICE))
-        theirs.grad = gradient.clone()
-        reference.step()
-    torch.testing.assert_close(ours, theirs.detach(), rtol=1e-11, atol=1e-12)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_a_rate_of_zero_leaves_a_run_as_it_is(dtype):
-    start = random(3, 40, dtype=dtype)
-    parameters = start.clone()
-    adam = optimiser(parameters, True)
-    for i in range(5):
-        adam.step(random(3, 40, seed=i, dtype=dtype), torch.tensor([[0.1], [0.0], [0.1]], dtype=dtype, device=DEVICE))
-    assert torch.equal(parameters[1], start[1])
-    assert (parameters[[0, 2]] != start[[0, 2]]).all()
-    assert adam.first[1].any()
 
 
 @pytest.mark.parametrize(("dtype", "sizes", "tolerance"), [
@@ -142,12 +116,7 @@ ROWS = [[2, 0, 5, 1, 5, 5, 9], [7, 3, 1, 2, 2, 0, 0]]  # some of them more than 
 
 @pytest.mark.parametrize("wide", [False, True])
 @pytest.mark.parametrize(("dtype", "tolerance"), DTYPES)
-@pytest.mark.parametrize(("d", "k"), [
-    (1, 1),
-    (70, 3),
-    (11, 300),
-    *(pytest.param(*size, marks=pytest.mark.exhaustive) for size in ((150, 19), (5, 1100))),
-])  # fmt: skip
+@pytest.mark.parametrize(("d", "k"), [(1, 1), (70, 3), (11, 300), pytest.param(5, 1100, marks=pytest.mark.exhaustive)])
 def test_sparse_products_and_gradients(d, k, dtype, tolerance, wide):
     x, csr = sparse_matrix(10, d, dtype, wide)
     rows = torch.tensor(ROWS, device=DEVICE)
@@ -178,12 +147,7 @@ def choose(monkeypatch, kernels):
         monkeypatch.setattr(module, "kernels_apply", lambda tensor: kernels)
 
 
-@pytest.mark.parametrize(("link", "sparse"), [
-    ("cpflow", False),
-    ("softmax", True),
-    pytest.param("softmax", False, marks=pytest.mark.exhaustive),
-    pytest.param("cpflow", True, marks=pytest.mark.exhaustive),
-])  # fmt: skip
+@pytest.mark.parametrize(("link", "sparse"), [("cpflow", False), ("softmax", True)])
 def test_training_with_kernels_equals_training_without(link, sparse, monkeypatch):
     problem = Problem(sparse=sparse, d=20 if sparse else 5)
     trained = []

@@ -14,7 +14,6 @@ from legendretron.links import SoftmaxLink
 from legendretron.training import History, LinearModel, as_features
 from legendretron.training.progress import Progress
 from legendretron.training.schedule import rate_factor
-from legendretron.training.threads import thread_count, threads_for
 
 
 def test_schedules():
@@ -43,25 +42,6 @@ def test_history_becomes_a_data_frame():
     assert repr(History()) == "History(empty)"
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda columns: [columns], "history must be an object"),
-        (lambda columns: {"epoch": []}, "history must have the fields epoch, .*, got epoch"),
-        (lambda columns: {**columns, "run": np.zeros(1, dtype=int)}, r"run must be values of int64 and of shape \(2\)"),
-        (lambda columns: {**columns, "accuracy": [0.5, 0.5]}, "accuracy must be values of float64"),
-        (lambda columns: {**columns, "epoch": np.array([1.5, 2])}, "epoch must be values of int64"),
-    ],
-)
-def test_a_history_is_rebuilt_from_columns_of_numbers_only(change, message):
-    history = History()
-    for epoch in (1, 2):
-        history.append(epoch, [0.5], [float("nan")], [0.9], [0.1], 1.0)
-    assert len(History.from_state(history.to_state())) == 2
-    with pytest.raises(ValueError, match=message):
-        History.from_state(change(history.to_state()))
-
-
 class Terminal(io.StringIO):
     def isatty(self):
         return True
@@ -83,24 +63,6 @@ def test_progress_on_a_terminal_and_silence_in_a_log(verbose, stream, shown):
     if shown:
         assert "3/3" in text
         assert "validation 0.4000" in text
-
-
-def test_thread_count_grows_with_the_work():
-    assert thread_count(1e5, 16) == 1
-    assert thread_count(1e12, 16) == 16
-    before = torch.get_num_threads()
-    torch.set_num_threads(3)
-    try:
-        with threads_for(4e7) as outer, threads_for(1.0) as inner:
-            assert (outer, inner) == (2, 1)
-            assert torch.get_num_threads() == 1
-        with threads_for(4e7):
-            with threads_for(1.0):
-                pass
-            assert torch.get_num_threads() == 2
-        assert torch.get_num_threads() == 3
-    finally:
-        torch.set_num_threads(before)
 
 
 def test_files_are_there_whole_or_not_at_all(tmp_path, monkeypatch):

@@ -1,12 +1,8 @@
 """What the link learners promise: recovery, errors, links, uncertainty."""
 
-import contextlib
 import copy
 import functools
-import io
-import os
 import signal
-import time
 
 import numpy as np
 import pytest
@@ -24,6 +20,7 @@ from sklearn.preprocessing import StandardScaler
 
 from legendretron import canonicality
 from legendretron.diagnostics import monotonicity
+from legendretron.training.progress import Progress
 from legendretron.trons import (
     BregmanTronClassifier,
     GLMTronClassifier,
@@ -32,7 +29,6 @@ from legendretron.trons import (
     SlIsotronClassifier,
 )
 from legendretron.trons.base import Design
-from legendretron.trons.linkgistic import in_one_order
 
 ALL = {
     "glmtron": GLMTronClassifier(max_iter=50),
@@ -84,37 +80,29 @@ def bent(z):
     return 0.1 + 0.8 * expit(z + 1.5 * np.tanh(2 * z))
 
 
-# --- recovery ---
-
-#: method, the link its data come from, and the mean sup-distances it must reach with 1,000 and 16,000 rows
-RECOVERY = {
-    "glmtron": (GLMTronClassifier(max_iter=500, tol=1e-9), expit, 0.15, 0.04),
-    "slisotron": (SlIsotronClassifier(max_iter=40), bent, 0.30, 0.16),
-    "bregmantron_label": (BregmanTronClassifier("label", max_iter=40), bent, 0.30, 0.16),
-    "isgp": (ISGPLinkgisticClassifier(max_iter=10, random_state=0), bent, 0.30, 0.09),
-    "gp": (GPLinkgisticClassifier(max_iter=10, random_state=0), bent, 0.30, 0.09),
-}
-
-
-@pytest.mark.parametrize(("clf", "truth", "first", "last"), [
-    pytest.param(*case, marks=() if name == "glmtron" else pytest.mark.exhaustive, id=name)
-    for name, case in RECOVERY.items()
+@pytest.mark.parametrize(("name", "truth", "first", "last"), [
+    ("glmtron", expit, 0.15, 0.04),
+    pytest.param("slisotron", bent, 0.30, 0.16, marks=pytest.mark.exhaustive),
+    pytest.param("isgp", bent, 0.30, 0.09, marks=pytest.mark.exhaustive),
 ])  # fmt: skip
-def test_recovery_of_a_known_link(clf, truth, first, last):
+def test_recovery_of_a_known_link(name, truth, first, last):
+    """Sup-distances at fresh points, but not beyond where all but a few of the data lie, of 1,000 and 16,000 rows."""
+    clf = {
+        "glmtron": GLMTronClassifier(max_iter=500, tol=1e-9),
+        "slisotron": SlIsotronClassifier(max_iter=40),
+        "isgp": ISGPLinkgisticClassifier(max_iter=10, random_state=0),
+    }[name]
     distances = []
     for n in (1000, 16_000):
         off = []
         for seed in range(2):
-            X, y, _ = single_index(n, truth, seed)
-            fitted = clf.fit(X, y)
-            # at fresh points, but not beyond where all but a few of the data lie
+            fitted = clf.fit(*single_index(n, truth, seed)[:2])
             fresh, _, p = single_index(4000, truth, seed + 100)
             inside = np.abs(fresh).max(1) < 2
             off.append(np.abs(fitted.predict_proba(fresh)[inside, 1] - p[inside]).max())
         distances.append(np.mean(off))
     assert distances[0] < first
-    assert distances[1] < last
-    assert distances[1] < 0.6 * distances[0]
+    assert distances[1] < min(last, 0.6 * distances[0])
 
 
 def test_a_learned_link_beats_the_fixed_one_where_it_should():
@@ -151,9 +139,6 @@ def test_the_largest_eigenvalue_does_not_hang_on_the_start():
         assert Design(X, weight, False).largest_eigenvalue(weight) == pytest.approx(expected, rel=1e-3)
     with pytest.raises(ValueError, match="too large to multiply"):
         Design(np.full((100, 2), 1e200), weight, False).largest_eigenvalue(weight)
-
-
-# --- what is there after fitting ---
 
 
 @every_estimator
@@ -230,9 +215,6 @@ def test_held_out_part_chooses_the_iterate(cancer):
         GLMTronClassifier(early_stopping=True).fit(X[:6], [0, 1] * 3)
 
 
-# --- Bayesian ones ---
-
-
 @pytest.mark.parametrize("cls", [ISGPLinkgisticClassifier, GPLinkgisticClassifier])
 def test_the_bound_never_falls(cls, cancer):
     for X, y in (cancer, single_index(1000, bent)[:2]):
@@ -268,14 +250,6 @@ def test_the_automatic_penalty_falls_with_the_number_of_samples():
     )
 
 
-@pytest.mark.parametrize("n_samples", [0, -1, 2.5])
-def test_number_of_draws_is_checked(n_samples, cancer):
-    clf = ISGPLinkgisticClassifier(alpha=1e-3, max_iter=2, random_state=0).fit(*cancer)
-    for draw in (clf.sample_link, lambda n: clf.sample_log_odds([0.0], n)):
-        with pytest.raises(ValueError, match="n_samples must be an integer of at least 1"):
-            draw(n_samples)
-
-
 def test_posterior_links_and_their_spread():
     spread = []
     for n in (500, 8000):
@@ -285,6 +259,10 @@ def test_posterior_links_and_their_spread():
         links = clf.sample_link(40, random_state=1)
         p = np.stack([link.inverse(torch.as_tensor(z)[:, None])[:, 0].numpy() for link in links])
         assert np.allclose(p, expit(clf.sample_log_odds(z, 40, random_state=1)), atol=1e-12)
+        for bad in (0, -1, 2.5):
+            for sample in (clf.sample_link, lambda n, clf=clf: clf.sample_log_odds([0.0], n)):
+                with pytest.raises(ValueError, match="n_samples must be an integer of at least 1"):
+                    sample(bad)
         assert (np.diff(p, axis=1) >= 0).all()
         spread.append(p.std(0).mean())
     assert spread[1] < 0.5 * spread[0]  # uncertainty goes down as data come in
@@ -293,9 +271,6 @@ def test_posterior_links_and_their_spread():
     wide = expit(clf.sample_log_odds(z * scale + clf.intercept_[0], 400, random_state=2))
     low, high = np.quantile(wide, [0.005, 0.995], axis=0)
     assert ((bent(z) > low - 0.01) & (bent(z) < high + 0.01)).mean() > 0.8
-
-
-# --- data of all sorts ---
 
 
 @every_estimator
@@ -327,15 +302,6 @@ def test_constant_features_give_the_base_rate(clf):
     assert np.allclose(p, [[0.9, 0.1]], atol=1e-2)
 
 
-@every_estimator
-def test_two_rows_and_one_constant_feature(clf):
-    X = np.array([[0.0, 1.0], [1.0, 1.0]] * 8)
-    y = np.array([0, 1] * 8)
-    clf.fit(X, y)
-    assert np.isfinite(clf.coef_).all()
-    assert clf.predict(X).tolist() == y.tolist()
-
-
 @every_name
 def test_errors_and_nothing_half_fitted(name, cancer):
     X, y = cancer
@@ -350,16 +316,12 @@ def test_errors_and_nothing_half_fitted(name, cancer):
         clf.fit(X, y, np.zeros(len(y)))
     with pytest.raises(ValueError, match=r"leave samples of only one class"):
         clf.fit(X, y, y.astype(float))
+    for weights, message in (({0: -1.0, 1: 1.0}, "finite, non-negative"), ({0: 0.0, 1: 1.0}, "only one class")):
+        with pytest.raises(ValueError, match=message):
+            clone(clf).set_params(class_weight=weights).fit(X, y)
     with pytest.raises(ValueError, match=r"too large"):
         clf.set_params(standardize=True).fit(X * 1e300, y)
     assert np.array_equal(clf.predict_proba(X), before)
-
-
-def test_slopes_that_contradict_are_refused(cancer):
-    with pytest.raises(ValueError, match=r"min_slope must not exceed max_slope, got min_slope=2.0, max_slope=1.0"):
-        BregmanTronClassifier(min_slope=2.0).fit(*cancer)
-    with pytest.raises(ValueError, match=r"learning_rate=1e.308 is too large"):
-        GLMTronClassifier(learning_rate=1e308).fit(*cancer)
 
 
 def test_one_against_rest():
@@ -379,61 +341,15 @@ def test_class_weights_are_weights_of_rows(clf):
     assert np.abs(clone(clf).fit(X, y).predict_proba(X) - by_row).max() > 0.01
 
 
-@every_estimator
-def test_wrong_class_weights(clf):
-    X, y, _ = single_index(50, lambda z: 1 / (1 + np.exp(-z)))
-    with pytest.raises(ValueError, match="class_weight must hold finite, non-negative"):
-        clone(clf).set_params(class_weight={0: -1.0, 1: 1.0}).fit(X, y)
-    with pytest.raises(ValueError, match="leave samples of only one class"):
-        clone(clf).set_params(class_weight={0: 0.0, 1: 1.0}).fit(X, y)
-
-
-# --- weights and repetitions are the same sample, to the last bit ---
-
-
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(25, 3)) * (RNG.random((25, 3)) < 0.7)
 Y = np.arange(25) % 2
 COUNTS = RNG.integers(1, 5, size=25)
 #: the sample with weights, and with repetitions in another order
 REPEATED = RNG.permutation(np.repeat(np.arange(25), COUNTS))
-containers = pytest.mark.parametrize("container", [np.asarray, scipy.sparse.csr_matrix, scipy.sparse.csr_array])
 
 
-@containers
-def test_weights_are_repetitions(container):
-    weighted = in_one_order(container(X), Y, COUNTS.astype(float))
-    repeated = in_one_order(container(X)[REPEATED], Y[REPEATED], np.ones(len(REPEATED)))
-    dense = [part.toarray() if scipy.sparse.issparse(part) else part for part in (weighted[0], repeated[0])]
-    assert np.array_equal(*dense)
-    assert np.array_equal(weighted[1], repeated[1])
-    assert np.array_equal(weighted[2], repeated[2])
-    assert sorted(map(tuple, np.column_stack([dense[0], *weighted[1:]]))) == sorted(
-        map(tuple, np.column_stack([X, Y, COUNTS]))
-    )
-
-
-def test_rows_that_differ_in_the_label_are_not_merged():
-    same = np.zeros((4, 2))
-    found = in_one_order(same, np.array([0, 1, 0, 0]), np.array([1.0, 2.0, 3.0, 4.0]))
-    assert sorted(zip(found[1].tolist(), found[2].tolist(), strict=True)) == [(0, 8.0), (1, 2.0)]
-
-
-def test_a_sample_without_weights_and_repetitions_stays_as_it_is():
-    weight = np.full(25, 0.5)
-    for found, given in zip(in_one_order(X, Y, weight), (X, Y, weight), strict=True):
-        assert found is given
-
-
-def test_columns_of_a_sparse_row_in_any_order():
-    one = scipy.sparse.csr_matrix((np.array([1.0, 2.0, 1.0, 2.0]), [0, 2, 0, 2], [0, 2, 4]), shape=(2, 3))
-    other = scipy.sparse.csr_matrix((np.array([1.0, 2.0, 2.0, 1.0]), [0, 2, 2, 0], [0, 2, 4]), shape=(2, 3))
-    for matrix in (one, other):
-        assert in_one_order(matrix, np.zeros(2), np.ones(2))[0].shape == (1, 3)
-    assert not other.has_sorted_indices  # what was given is left alone
-
-
-@containers
+@pytest.mark.parametrize("container", [np.asarray, scipy.sparse.csr_matrix, scipy.sparse.csr_array])
 @pytest.mark.parametrize("cls", [ISGPLinkgisticClassifier, GPLinkgisticClassifier])
 def test_models_of_weights_and_repetitions_are_equal(cls, container):
     weighted = cls(random_state=0).fit(container(X), Y, COUNTS)
@@ -442,65 +358,28 @@ def test_models_of_weights_and_repetitions_are_equal(cls, container):
     assert np.array_equal(weighted.predict_proba(container(X)), repeated.predict_proba(container(X)))
 
 
-# --- ctrl-C in the middle of a fit: a real signal, sent when the line of the second iteration is printed ---
+@pytest.mark.parametrize(("cls", "parameters", "message"), [
+    (BregmanTronClassifier, {"min_slope": 2.0}, "min_slope must not exceed max_slope, got min_slope=2.0, max_slope=1.0"),
+    (GLMTronClassifier, {"learning_rate": 1e308}, "learning_rate=1e.308 is too large"),
+])  # fmt: skip
+def test_parameters_that_are_refused(cls, parameters, message, cancer):
+    with pytest.raises(ValueError, match=message):
+        cls(**parameters).fit(*cancer)
 
 
-#: fits that go on for long, if nothing ends them
-LONG = {"max_iter": 3000, "tol": 0.0, "verbose": 2}
-TRONS = {
-    "glmtron": GLMTronClassifier(**LONG, n_iter_no_change=3000),
-    "slisotron": SlIsotronClassifier(**LONG, n_iter_no_change=3000),
-    "bregmantron": BregmanTronClassifier(**LONG, n_iter_no_change=3000),
-    "bregmantron_label": BregmanTronClassifier("label", **LONG, n_iter_no_change=3000),
-    "bregmantron_approx": BregmanTronClassifier("approx", **LONG, n_iter_no_change=3000),
-    "isgp": ISGPLinkgisticClassifier(**LONG, random_state=0),
-    "gp": GPLinkgisticClassifier(**LONG, random_state=0),
-}
-every_tron = pytest.mark.parametrize("tron", TRONS.values(), ids=TRONS.keys())
+@every_estimator
+def test_ctrl_c_raises_and_leaves_the_estimator_as_it_was(clf, monkeypatch):
+    X, y, _ = single_index(60, expit)
+    fitted = clone(clf).set_params(max_iter=3).fit(X, y)
+    before = dict(vars(fitted))
 
+    def press(self, epoch, *losses):
+        if epoch == 2:
+            signal.raise_signal(signal.SIGINT)
 
-class CtrlC(io.StringIO):
-    """A standard error stream that interrupts the process when it is told of the second iteration."""
-
-    pressed = False
-
-    def write(self, text):
-        if text.startswith("epoch 2/") and not self.pressed:
-            self.pressed = True
-            os.kill(os.getpid(), signal.SIGINT)
-            time.sleep(0.02)  # the handler runs before this is over, whichever thread the signal went to
-        return super().write(text)
-
-
-@contextlib.contextmanager
-def ctrl_c():
-    before = signal.getsignal(signal.SIGINT)
-    stream = CtrlC()
-    try:
-        with contextlib.redirect_stderr(stream):
-            yield
-    finally:
-        assert stream.pressed
-        assert signal.getsignal(signal.SIGINT) is before
-
-
-def data():
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(60, 3))
-    return X, (X @ [1.0, 2.0, -1.0] + rng.logistic(size=60) > 0).astype(int)
-
-
-@every_tron
-def test_raises_and_leaves_the_estimator_as_it_was(tron):
-    X, y = data()
-    clf = clone(tron)
-    with pytest.raises(KeyboardInterrupt), ctrl_c():
-        clf.fit(X, y)
-    assert not hasattr(clf, "classes_")
-    assert not hasattr(clf, "n_features_in_")
-    clf.set_params(max_iter=3, verbose=0).fit(X, y)
-    before = dict(vars(clf))
-    clf.set_params(max_iter=3000, verbose=2)
-    with pytest.raises(KeyboardInterrupt), ctrl_c():
-        clf.fit(X[:, :2], 1 - y)
-    assert {**vars(clf), "max_iter": 3, "verbose": 0} == before
+    monkeypatch.setattr(Progress, "update", press)
+    for one in (fresh := clone(clf), fitted):
+        with pytest.raises(KeyboardInterrupt):
+            one.fit(X[:, :2], 1 - y)
+    assert vars(fitted) == before
+    assert set(vars(fresh)) == set(fresh.get_params())
