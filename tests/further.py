@@ -32,13 +32,17 @@ def is_further(params):
 #: Cases that take seconds, beside quicker ones of the same kind.
 SLOW = (
     "tuning/test_noise.py::test_labels_that_are_a_matter_of_chance_are_not_wrong",
+    "losses/test_exact_gradient.py::test_compiles_into_one_graph[table]",
     "losses/test_properties.py::test_proper[canonical_nested-3]",
+    "nn/test_label_noise.py::test_exports_the_side_of_its_mode[learn]",
     "nn/test_transformers.py::test_fine_tuning_starts_at_the_start_and_what_was_trained_is_read_again[composite]",
     "estimators/test_calibrator.py::test_onnx[any-one proba]",
     "estimators/test_fit_stream.py::test_a_fit_that_was_stopped_is_resumed[a small window]",
     "estimators/test_fit_stream.py::test_a_fit_that_was_stopped_is_resumed[steps]",
     "estimators/test_label_noise.py::test_a_matrix_is_found_in_the_order_of_the_classes",
     "estimators/test_table_classifier.py::test_onnx[titanic]",
+    "paper/test_proper_losses.py::test_a_sure_and_right_prediction_costs_nothing[LegendreTron]",
+    "cli/test_fit_predict.py::test_a_column_that_numbers_the_rows_is_named[more1-stream1]",
     "cli/test_fit_predict.py::test_few_rows_are_worth_a_word[stream1]",
     "accelerate/test_losses.py::test_as_by_plain_operations[1.0-sines]",
     "accelerate/test_losses.py::test_as_by_plain_operations[0.1-sines]",

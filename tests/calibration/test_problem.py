@@ -57,3 +57,52 @@ def test_minimum_is_that_of_the_formula(rank):
     ours = np.concatenate([part[0].numpy().ravel() for part in found])
     assert formula(ours) <= formula(best) + 1e-9
     assert np.allclose(found.bias[0], best[2 : 2 + c], atol=1e-3)
+
+
+@pytest.mark.parametrize("rank", [1, 3])
+def test_directions_are_the_main_ones(rank):
+    """Against a singular value decomposition; rows that count twice are as two."""
+    scores = torch.randn(300, 8, generator=torch.Generator().manual_seed(0)).double() * 2.0 ** -torch.arange(8)
+    s = torch.log_softmax(4.0 * scores, dim=1)
+    weight = torch.full((300,), 1 / 400, dtype=torch.float64)
+    weight[:100] *= 2.0
+    twice = torch.cat([s, s[:100]])
+    found = CalibrationMetric(s, weight, 400, rank).directions
+    for basis, values in zip(found, (twice, twice.exp()), strict=True):
+        main = torch.linalg.svd(values - values.mean(0)).Vh[:rank]
+        kept = (values - values.mean(0)) @ basis
+        most = (values - values.mean(0)) @ main.mT
+        assert float(kept.square().sum()) > 0.98 * float(most.square().sum())
+        torch.testing.assert_close(basis.mT @ basis, torch.eye(rank, dtype=torch.float64))
+
+
+def test_infinite_strength_leaves_the_scores_alone():
+    runs, *_ = problem()
+    found = runs.parameters(runs.fit(tol=1e-6))
+    assert bool(found.slope[0].any())
+    assert bool(found.shared[2, 0])  # the scale is that of a temperature
+    found.shared[2, 0] = 0.0
+    for part in found:
+        assert not bool(part[2].any())
+
+
+def test_rows_held_out_do_not_matter():
+    runs, _, labels, _ = problem()
+    x = runs.fit(tol=1e-7, max_iter=300)
+    other = labels.clone()
+    other[::5] = (other[::5] + 1) % 4
+    runs.labels = other
+    again = runs.fit(tol=1e-7, max_iter=300)
+    torch.testing.assert_close(x[1], again[1], rtol=1e-4, atol=1e-4)
+    assert not torch.allclose(x[0], again[0], rtol=1e-2, atol=1e-2)
+
+
+def test_parts_of_rows_are_the_same_as_all():
+    runs, *_ = problem()
+    x = runs.fit(tol=1e-3)
+    value, gradient = runs(x)
+    losses = runs.losses(x)
+    runs.parts = [slice(0, 33), slice(33, 80)]
+    torch.testing.assert_close(runs(x)[0], value)
+    torch.testing.assert_close(runs(x)[1], gradient)
+    torch.testing.assert_close(runs.losses(x), losses)

@@ -5,7 +5,9 @@ import warnings
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 import pytest
 import scipy.sparse
 import torch
@@ -64,8 +66,6 @@ CASES = {
     "learned noise": {"max_epochs": 2, "label_noise": "symmetric"},
     "CP-Flow": {"max_epochs": 2, "link_params": {"network": "cpflow"}},
     "unscaled": {"max_epochs": 2, "standardize": False, "learning_rate": 1e-3},
-    "sparse": {"max_epochs": 3},
-    "two": {"max_epochs": 3, "link": "softmax", "solver": "adam", "link_alpha": "auto", "link_params": None},
 }
 
 
@@ -73,10 +73,6 @@ CASES = {
 def test_rows_in_the_same_order_give_the_result_of_memory(case, table, monkeypatch):
     """The window holds far less than the table, and batches begin and end anywhere in what arrives."""
     X, y, weight = table
-    if case == "sparse":
-        X = scipy.sparse.csr_array(np.where(np.abs(X) > 1.0, X, 0.0))
-    elif case == "two":
-        X, y, weight = (part[y != "two"] for part in (X, y, weight))
     model = legendretron(**CASES[case])
     monkeypatch.setattr(batches, "draw_order", in_order)
     in_memory = model.fit(X, y, weight)
@@ -90,6 +86,25 @@ def test_a_table_that_fits_into_the_window_is_shuffled_as_in_memory(case, window
     X, y, weight = table
     in_memory = legendretron(**CASES[case]).fit(X, y, weight)
     streamed = legendretron(**CASES[case]).fit_stream(pieces(X, y, weight), buffer_rows=window)
+    same(streamed, in_memory, X)
+
+
+def test_sparse_rows(table, monkeypatch):
+    X, y, weight = table
+    X = scipy.sparse.csr_array(np.where(np.abs(X) > 1.0, X, 0.0))
+    monkeypatch.setattr(batches, "draw_order", in_order)
+    in_memory = legendretron(max_epochs=3).fit(X, y, weight)
+    streamed = legendretron(max_epochs=3).fit_stream(pieces(X, y, weight), buffer_rows=0)
+    same(streamed, in_memory, X)
+
+
+def test_two_classes_and_logistic_regression(table, monkeypatch):
+    X, y, weight = table
+    X, y, weight = (part[y != "two"] for part in (X, y, weight))
+    monkeypatch.setattr(batches, "draw_order", in_order)
+    settings = {"alpha": 1e-3, "solver": "adam", "max_epochs": 3, "random_state": 0}
+    in_memory = MultinomialLogisticClassifier(**settings).fit(X, y, weight)
+    streamed = MultinomialLogisticClassifier(**settings).fit_stream((X, y, weight), buffer_rows=0)
     same(streamed, in_memory, X)
 
 
@@ -127,6 +142,70 @@ def test_a_small_window_shuffles_and_each_row_comes_once_a_pass():
         np.testing.assert_array_equal(np.sort(torch.cat([part.flatten() for part in taken])), ids)
 
 
+@pytest.mark.parametrize(
+    ("endless", "window", "sparse", "sizes"),
+    [(True, 50, True, [N]), (False, 50, False, [400, 250, 50]), (True, 10_000, False, [400, 250, 50])],
+)
+def test_batches_after_a_checkpoint_are_those_without_one(endless, window, sparse, sizes):
+    """Also of rows that were read before it, as a window holds them."""
+    ends = np.cumsum(sizes)
+
+    def passes_of_shard(shard, read):
+        def read_pass(number):
+            read.add(number)
+            ids = np.random.default_rng((shard, number)).permutation(np.arange(ends[shard] - sizes[shard], ends[shard]))
+            for part in np.array_split(ids, 7):
+                x = (1.0 + part)[:, None]
+                yield batches.Rows(scipy.sparse.csr_array(x) if sparse else x, part, np.ones(len(part)))
+
+        return read_pass
+
+    def make(read):
+        shards = {number: passes_of_shard(number, read) for number in range(len(sizes))}
+        return window_batches(shards, sizes, endless, window=window, sparse=sparse)
+
+    def take(stream, count):
+        taken = []
+        while count:
+            block = stream.take(count)
+            count -= len(block.rows)
+            for rows, labels, weights in zip(*block[:3], strict=True):
+                z, _ = stream.features.product(rows, torch.ones(1, 1, 1).double(), torch.zeros(1, 1, 1).double())
+                np.testing.assert_array_equal(z.flatten(), 1.0 + labels.flatten())  # features of the same rows
+                assert weights.sum().item() == pytest.approx(1.0)
+                taken.append(labels.flatten().tolist())
+        return taken
+
+    read: set[int] = set()
+    whole = take(make(read), 110)
+    for skipped in (1, 22, 44, 71, 97):
+        read = set()
+        stream = make(read)
+        stream.skip(skipped)
+        assert take(stream, 110 - skipped) == whole[skipped:]
+        assert min(read) >= skipped * 32 // N - 1  # passes long before are not read again
+
+
+# --- strengths that are chosen ---
+
+
+def test_a_table_no_larger_than_the_sample_is_fitted_in_memory(table):
+    X, y, weight = table
+    rows = slice(0, 200)
+    model = MultinomialLogisticClassifier(random_state=0)
+    in_memory = model.fit(X[rows], y[rows], weight[rows])
+    streamed = MultinomialLogisticClassifier(random_state=0).fit_stream([(X[rows], y[rows], weight[rows])])
+    same(streamed, in_memory, X, tolerance=1e-12)
+
+
+def test_strengths_are_chosen_on_a_sample(table):
+    X, y, _ = table
+    model = MultinomialLogisticClassifier(random_state=0).fit_stream((X, y), sample_rows=300)
+    assert 200 < model.tuning_["held_out_rows"].max() < 400
+    assert model.alpha_ == model.tuning_["alpha"].iloc[0]
+    assert model.score(X, y) > MultinomialLogisticClassifier(random_state=0).fit(X, y).score(X, y) - 0.02
+
+
 def test_rare_classes_are_in_the_sample_with_their_weight(monkeypatch):
     rng, samples = np.random.default_rng(0), []
     y = np.zeros(20_000, dtype=int)
@@ -141,6 +220,9 @@ def test_rare_classes_are_in_the_sample_with_their_weight(monkeypatch):
     assert samples[0].weights[rare].sum() == pytest.approx(12 * 500 / 20_000)
 
 
+# --- early stopping ---
+
+
 def test_rows_held_out_do_not_depend_on_batches(table):
     X, y, _ = table
     settings = {"early_stopping": 0.2, "max_epochs": 4}
@@ -151,6 +233,9 @@ def test_rows_held_out_do_not_depend_on_batches(table):
     assert np.isfinite(losses[0]).all()
     for other in losses[1:]:
         np.testing.assert_allclose(other, losses[0], rtol=1e-9)
+
+
+# --- checkpoints ---
 
 
 class _Died(Exception):
@@ -197,6 +282,67 @@ def test_a_fit_that_was_stopped_is_resumed(case, table, tmp_path, monkeypatch):
     np.testing.assert_array_equal(resumed.history_["train_loss"], whole.history_["train_loss"])
     np.testing.assert_array_equal(resumed.history_["validation_loss"], whole.history_["validation_loss"])
     assert list(tmp_path.iterdir()) == []
+
+
+# --- files ---
+
+
+@pytest.fixture(scope="module")
+def folder(table, tmp_path_factory):
+    X, y, weight = table
+    folder = tmp_path_factory.mktemp("table")
+    for number, (x, labels, w) in enumerate(pieces(X, y, weight)):
+        columns = {f"x{place}": x[:, place] for place in range(6)} | {
+            "label": labels,
+            "weight": w,
+            "id": np.arange(len(w)),
+        }
+        pq.write_table(pa.table(columns), folder / f"part-{number}.parquet", row_group_size=40)
+    return folder
+
+
+def test_a_data_set_of_files(table, folder):
+    X, y, weight = table
+    settings = {"max_epochs": 2}
+    in_memory = legendretron(**settings).fit(X, y, weight)
+    streamed = legendretron(**settings).fit_stream(ds.dataset(folder), target="label", weight="weight", drop=["id"])
+    same(streamed, in_memory, X)
+    assert streamed.feature_names_in_.tolist() == [f"x{place}" for place in range(6)]
+    assert streamed.n_features_in_ == 6
+
+
+# --- what goes wrong ---
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"solver": "lbfgs"}, "solver cannot be 'lbfgs', which takes all rows at once"),
+        ({"warm_start": True}, "warm_start=True does not apply"),
+        ({"early_stopping": 1e-4, "alpha": 1.0, "link_alpha": 1.0}, "cannot hold out 0.0001 of 700 rows"),
+        ({"cv": [(np.arange(3), np.arange(3))]}, "cv must be None or a number of folds"),
+        ({"link": CanonicalLink(3).requires_grad_(False)}, "a link that is kept fixed"),
+    ],
+)
+def test_parameters_that_need_all_rows(parameters, message, table):
+    X, y, _ = table
+    with pytest.raises(ValueError, match=message):
+        LegendreTronClassifier(**parameters).fit_stream((X, y))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"skip_bad_rows": -1}, "skip_bad_rows must be an integer of at least 0, got -1"),
+        ({"buffer_rows": 1.5}, "buffer_rows must be an integer"),
+        ({"sample_rows": 0}, "sample_rows must be an integer of at least 1"),
+        ({"target": "y"}, "name columns, which arrays have none of"),
+    ],
+)
+def test_wrong_arguments(arguments, message, table):
+    X, y, _ = table
+    with pytest.raises(ValueError, match=message):
+        legendretron().fit_stream((X, y), **arguments)
 
 
 def test_a_fit_that_fails_leaves_the_estimator_as_it_was(table):
@@ -250,36 +396,23 @@ def test_bad_rows_are_counted_and_left_out(table):
     same(model, legendretron(max_epochs=2).fit(X[good], y[good], weight[good]), X)
 
 
-@pytest.mark.parametrize(("parameters", "arguments", "message"), [
-    ({"solver": "lbfgs"}, {}, "solver cannot be 'lbfgs', which takes all rows at once"),
-    ({"warm_start": True}, {}, "warm_start=True does not apply"),
-    ({"early_stopping": 1e-4, "alpha": 1.0, "link_alpha": 1.0}, {}, "cannot hold out 0.0001 of 700 rows"),
-    ({"cv": [(np.arange(3), np.arange(3))]}, {}, "cv must be None or a number of folds"),
-    ({"link": CanonicalLink(3).requires_grad_(False)}, {}, "a link that is kept fixed"),
-    ({}, {"skip_bad_rows": -1}, "skip_bad_rows must be an integer of at least 0, got -1"),
-    ({}, {"buffer_rows": 1.5}, "buffer_rows must be an integer"),
-    ({}, {"sample_rows": 0}, "sample_rows must be an integer of at least 1"),
-    ({}, {"target": "y"}, "name columns, which arrays have none of"),
-])  # fmt: skip
-def test_what_does_not_apply(parameters, arguments, message, table):
-    with pytest.raises(ValueError, match=message):
-        LegendreTronClassifier(**parameters).fit_stream(table[:2], **arguments)
+# --- files by their paths ---
 
 
-@pytest.mark.parametrize("suffix", ["parquet", "csv"])
-def test_files(suffix, tmp_path, monkeypatch):
-    """A pattern, a folder, a list of files and a data set are the table that they make up."""
+@pytest.mark.parametrize("suffix", [".parquet", ".csv"])
+def test_paths(suffix, tmp_path, monkeypatch):
+    """A pattern, a folder and a list of files are the data set that they make up, as for fit_ray and fit_torchrun."""
     frame = pd.DataFrame(np.random.default_rng(0).normal(size=(120, 3)), columns=list("abc"))
-    frame["label"], frame["weight"] = np.where(frame["a"] > 0, "u", "v"), np.arange(120) % 3 + 1.0
+    frame["label"] = np.where(frame["a"] > 0, "u", "v")
     for number in range(3):
-        rows, path = frame.iloc[40 * number : 40 * (number + 1)], tmp_path / f"part-{number}.{suffix}"
-        rows.to_parquet(path, index=False) if suffix == "parquet" else rows.to_csv(path, index=False)
+        rows = frame.iloc[40 * number : 40 * (number + 1)]
+        path = tmp_path / f"part-{number}{suffix}"
+        rows.to_parquet(path, index=False) if suffix == ".parquet" else rows.to_csv(path, index=False)
     monkeypatch.chdir(tmp_path)
     files = sorted(tmp_path.iterdir())
-    weight, drop = ("weight", ["c"]) if suffix == "parquet" else (None, ["c", "weight"])  # read from Parquet only
-    expected = legendretron(max_epochs=2).fit(frame[["a", "b"]], frame["label"], frame[weight] if weight else None)
-    for source in (f"part-*.{suffix}", tmp_path, files, [*map(str, files)], ds.dataset(tmp_path, format=suffix)):
-        model = legendretron(max_epochs=2).fit_stream(source, target="label", weight=weight, drop=drop)
+    expected = legendretron(max_epochs=2).fit_stream((frame[["a", "b"]], frame["label"].to_numpy()))
+    for source in (f"part-*{suffix}", tmp_path, files, [str(file) for file in files]):
+        model = legendretron(max_epochs=2).fit_stream(source, target="label", drop=["c"])
         np.testing.assert_allclose(model.coef_, expected.coef_, rtol=1e-6)
         assert model.feature_names_in_.tolist() == ["a", "b"]
     with pytest.raises(ValueError, match=r"no file matches the pattern 'nothing-\*.csv'"):

@@ -1,6 +1,8 @@
 """Files of models that somebody has changed on purpose and signed again: refused with a ValueError, by field."""
 
 import copy
+import os
+import resource
 
 import pytest
 import torch
@@ -64,9 +66,12 @@ def nested(depth=100):
 FORGERIES = {
     # settings that the tensors do not back
     "too many blocks": ("ficnn", setting("link", "settings", "n_blocks", to=10**5), "need more or larger tensors"),
+    "too wide": ("ficnn", setting("link", "settings", "hidden", to=20), "blocks.0.weight must be of shape"),
     "more nests": ("canonical", setting("link", "settings", "n_nests", to=3), "nests.log_mu must be of shape"),
+    "given nests": ("given canonical", setting("given_link", "settings", "n_nests", to=10**5), "nests.log_mu must be"),
     "no given link": ("given canonical", setting("given_link", to=None), "given_link must be present if, and only if"),
     "sets of other classes": ("tuned", filling("sets", "labels", value=3), "labels of prediction sets must be classes from"),
+    "sets of other rows": ("tuned", tensor("sets", "weight", of=lambda w: w[:3]), "weight must be finite values"),
     "sets of negative rows": ("tuned", filling("sets", "weight", value=-1.0), "weight and proba of prediction sets must"),
     "sets without an inverse": (
         "doubted",
@@ -89,7 +94,7 @@ FORGERIES = {
     # strengths and how they were chosen
     **{
         f"strengths {value}": ("tuned", setting("strengths", to=value), "strengths must be")
-        for value in (None, [-0.1, 0.1], [True, 0.1], [float("inf"), 0.1])
+        for value in (None, [0.1, 0.1, 0.1], [-0.1, 0.1], ["inf", 0.1], [True, 0.1], [float("inf"), 0.1], [[0.1], 0.1])
     },
     **{
         f"tuning {value}": ("tuned", setting("tuning", to=value), "tuning must|the tuning")
@@ -108,11 +113,14 @@ FORGERIES = {
             ("more", 1, "a candidate must have the fields"),
         )
     },
+    "a candidate too short": ("tuned", lambda state: state["tuning"]["rows"][0].pop("steps"), "a candidate must have the"),
     # noise
     "a plan too short": ("rate", setting("label_noise", "plan", to=[0.1]), "label noise must be 6 numbers"),
+    "an interval upside down": ("rate", setting("label_noise", "plan", to=[0.1, 1, 0, 0.3, 0.4, 0.3]), "must have shares"),
     "a matrix of no probabilities": ("matrix", filling("label_noise", "matrix", value=-1.0), "must hold probabilities"),
     # classes
     "classes twice": ("softmax", setting("classes", "values", to=[0, 1, 1]), "values must be sorted and different"),
+    "classes nested": ("softmax", setting("classes", to={"dtype": "object", "values": [[0]] * 3}), "values must be a list"),
     "classes too large": ("softmax", setting("classes", to={"dtype": "int8", "values": [0, 1, 300]}), "int8 can hold"),
     "classes not finite": (
         *("given softmax", setting("classes", "values", to=[0.0, 1.0, float("nan")])),
@@ -120,8 +128,10 @@ FORGERIES = {
     ),
     # parameters
     "parameter unknown": ("softmax", setting("parameters", "other", to=1), "unknown are other"),
+    "parameter of a wrong type": ("softmax", setting("parameters", "alpha", to="strong"), "alpha must be"),
     "parameter nested": ("softmax", setting("parameters", "alpha", to=nested()), "nested too deeply"),
     "parameter enormous": ("softmax", setting("parameters", "max_epochs", to=10**400), "an integer of more than 64 bits"),
+    "class_weight negative": ("softmax", setting("parameters", "class_weight", to=[[0, -1.0]]), "class_weight must be"),
     # the link's settings
     "link of an unknown kind": ("softmax", setting("link", "kind", to="probit"), "link must be one of"),
     "link with another setting": ("softmax", setting("link", "settings", "hidden", to=2), "must have the settings"),
@@ -130,6 +140,7 @@ FORGERIES = {
         *("ficnn", tensor("link", "tensors", "blocks.1.bias", of=lambda t: None)),
         "a tensor 'blocks.1.bias', which is missing",
     ),
+    "one tensor too many": ("softmax", setting("link", "tensors", "extra", to=torch.zeros(1)), "do not include .*'extra'"),
     "coefficients of integers": ("softmax", tensor("coef", of=torch.Tensor.long), "coef must be finite values of float32 or"),
     "moments of another shape": (
         *("online", tensor("moments", "second", of=lambda t: t[:, :-1].clone())),
@@ -159,6 +170,28 @@ def test_a_forged_model_is_refused_by_file_and_field(name, forge):
     with pytest.raises(ValueError, match=message) as caught:
         load(path)
     assert repr(str(path)) in str(caught.value)
+
+
+def test_what_a_file_asks_for_takes_no_memory(forge):
+    load(forge("cpflow", lambda state: None))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for kind, link in (("ficnn", "link"), ("cpflow", "link"), ("canonical", "link"), ("given composite", "given_link")):
+        # first what would be built slowly, then what could not be
+        for size in (3000, 10**9, 10**30):
+            for name in ("hidden", "depth", "n_nests", "n_classes", "n_blocks"):
+                place = (name,) if name == "n_classes" else ("settings", name)
+                path = forge(kind, setting(link, *place, to=size))
+                with pytest.raises(ValueError, match="not a LegendreTronClassifier that can be loaded"):
+                    load(path)
+            grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+            assert grown < 50_000 * (1 if os.uname().sysname == "Linux" else 1024)  # in kilobytes there, else in bytes
+
+
+def test_loading_leaves_random_numbers_alone(forge):
+    path = forge("ficnn", lambda state: None)
+    before = torch.get_rng_state()
+    load(path)
+    assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_a_parameter_that_a_file_does_not_know_has_its_default(forge):

@@ -60,6 +60,9 @@ def found():
     return LegendreTronClassifier(**QUICK).fit(X_NOISY, Y_NOISY)
 
 
+# --- found ---
+
+
 def test_noise_is_found_and_its_rate_is_near_the_truth():
     n_classes = 3
     X, y, true = noisy_data(0.3, 300, n_classes, seed=5)
@@ -99,6 +102,18 @@ def test_logistic_regression_looks_for_noise_only_if_asked():
     assert clf.noise_rate_ == pytest.approx((Y_NOISY != Y_TRUE).mean(), abs=0.06)
 
 
+def test_single_precision(found):
+    clf = LegendreTronClassifier(**QUICK).fit(X_NOISY.astype(np.float32), Y_NOISY)
+    assert clf.predict_proba(X_NOISY).dtype == clf.predict_proba_observed(X_NOISY).dtype == np.float32
+    assert clf.noise_rate_ == pytest.approx(found.noise_rate_, abs=0.02)
+    np.testing.assert_allclose(clf.predict_proba(X_NOISY), found.predict_proba(X_NOISY), atol=0.05)
+    quality = clf.label_quality(X_NOISY, Y_NOISY, cv=3)
+    assert 0.0 <= quality.min() <= quality.max() <= 1.0
+
+
+# --- given ---
+
+
 @pytest.mark.parametrize("matrix", [T2, T3], ids=["two", "three"])
 def test_a_matrix_that_is_known_is_in_the_order_of_the_classes(matrix):
     X, true = clean_data(3000, len(matrix))
@@ -134,6 +149,9 @@ def test_no_noise_that_is_known_is_none(zero, estimator):
     clf = clone(estimator).set_params(label_noise=zero).fit(X_CLEAN, Y_CLEAN)
     assert clf.noise_rate_ == 0.0
     np.testing.assert_allclose(clf.predict_proba(X_CLEAN), plain.predict_proba(X_CLEAN), atol=1e-5)
+
+
+# --- learned in training ---
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -173,6 +191,9 @@ def test_given_strengths_and_auto_say_why_there_is_no_rate():
     assert np.median(quality[Y_NOISY != Y_TRUE]) < np.quantile(quality[Y_NOISY == Y_TRUE], 0.1)
 
 
+# --- what a model says about labels ---
+
+
 @pytest.mark.parametrize("matrix", [T2, T3], ids=["two", "three"])
 def test_the_formulas(matrix):
     X, true = clean_data(300, len(matrix))
@@ -182,6 +203,23 @@ def test_the_formulas(matrix):
     posterior = joint / joint.sum(1, keepdims=True)
     np.testing.assert_allclose(clf.label_posterior(X, NAMES[y], cv=None), posterior, atol=1e-12)
     np.testing.assert_allclose(clf.label_quality(X, NAMES[y], cv=None), posterior[np.arange(300), y], atol=1e-12)
+    np.testing.assert_allclose(clf.predict_proba_observed(X), clf.predict_proba(X) @ matrix, atol=1e-12)
+
+
+def test_folds_of_labels_to_judge():
+    clf = MultinomialLogisticClassifier(alpha=1e-2, label_noise=0.2).fit(X_NOISY, Y_NOISY)
+    twice = [(np.arange(150, 300), np.arange(150)), (np.arange(150), np.arange(149, 300))]
+    with pytest.raises(ValueError, match="row 149 is held out 2 times"):
+        clf.label_quality(X_NOISY, Y_NOISY, cv=twice)
+    seen = [(np.arange(149, 300), np.arange(150)), (np.arange(150), np.arange(150, 300))]
+    with pytest.raises(ValueError, match="must not train on the rows that it holds out, but does on row 149"):
+        clf.label_quality(X_NOISY, Y_NOISY, cv=seen)
+    halves = [(np.arange(150, 300), np.arange(150)), (np.arange(150), np.arange(150, 300))]
+    groups = np.repeat(["a", "b"], 150)
+    together = clf.label_quality(X_NOISY, Y_NOISY, cv=GroupKFold(2), groups=groups)
+    np.testing.assert_allclose(together, clf.label_quality(X_NOISY, Y_NOISY, cv=halves))
+    found = clf.find_label_issues(X_NOISY, Y_NOISY, cv=GroupKFold(2), groups=groups)
+    assert set(found) == set(np.flatnonzero(together < 0.5))
 
 
 @pytest.mark.parametrize("cv", [None, 5, ShuffleSplit(1, test_size=0.5, random_state=0)], ids=str)
@@ -205,22 +243,6 @@ def test_quality_of_labels(form, cv):
     posterior = clf.label_posterior(data, y, cv=cv)
     np.testing.assert_allclose(posterior.sum(1), 1.0)
     np.testing.assert_allclose(posterior[np.arange(300), (np.asarray(y) == "bee").astype(int)], quality)
-
-
-def halves(first, second):
-    return [(np.arange(*first), np.arange(*second)), (np.arange(150), np.arange(150, 300))]
-
-
-def test_folds_of_labels_to_judge():
-    clf = MultinomialLogisticClassifier(alpha=1e-2, label_noise=0.2).fit(X_NOISY, Y_NOISY)
-    with pytest.raises(ValueError, match="row 150 is held out 2 times"):
-        clf.label_quality(X_NOISY, Y_NOISY, cv=halves((151, 300), (151,)))
-    with pytest.raises(ValueError, match="must not train on the rows that it holds out, but does on row 149"):
-        clf.label_quality(X_NOISY, Y_NOISY, cv=halves((149, 300), (150,)))
-    groups = {"cv": GroupKFold(2), "groups": np.repeat(["a", "b"], 150)}
-    together = clf.label_quality(X_NOISY, Y_NOISY, **groups)
-    np.testing.assert_allclose(together, clf.label_quality(X_NOISY, Y_NOISY, cv=halves((150, 300), (150,))))
-    assert set(clf.find_label_issues(X_NOISY, Y_NOISY, **groups)) == set(np.flatnonzero(together < 0.5))
 
 
 def test_rows_are_judged_by_models_that_have_not_seen_them():
@@ -263,6 +285,9 @@ def test_issues_are_flipped_labels_the_most_suspicious_first(found):
             found.find_label_issues(X_NOISY, Y_NOISY, threshold=threshold)
 
 
+# --- going on ---
+
+
 def test_a_warm_start_keeps_what_was_found(found):
     clf = pickle.loads(pickle.dumps(found)).set_params(warm_start=True)
     rate, interval, matrix = clf.noise_rate_, clf.noise_rate_interval_, clf.noise_matrix_
@@ -276,10 +301,17 @@ def test_a_warm_start_keeps_what_was_found(found):
     np.testing.assert_array_equal(clf.predict_proba(X_NOISY), before)
 
 
-def test_partial_fit_takes_noise_that_is_known_and_learns_none():
-    for kind in ("symmetric", "class-conditional"):
-        with pytest.raises(ValueError, match=f"label_noise='{kind}' needs all data at once"):
-            LegendreTronClassifier(label_noise=kind).partial_fit(X_NOISY, Y_NOISY, classes=[0, 1])
+def test_a_warm_start_goes_on_learning_noise():
+    given = {**GIVEN, "random_state": 0, "max_epochs": 5, "link_params": {"hidden": 2}}
+    clf = LegendreTronClassifier(label_noise="class-conditional", warm_start=True, **given).fit(X_NOISY, Y_NOISY)
+    early = clf.noise_rate_
+    for _ in range(3):
+        clf.fit(X_NOISY, Y_NOISY)
+    assert 0.0 < clf.noise_rate_ < 0.5
+    assert clf.noise_rate_ != early
+
+
+def test_partial_fit_with_noise_that_is_known():
     clf = MultinomialLogisticClassifier(label_noise=T2, random_state=0)
     X, true = clean_data(600)
     y = observed(true, T2)
@@ -289,6 +321,16 @@ def test_partial_fit_takes_noise_that_is_known_and_learns_none():
     assert (clf.predict(X) == true).mean() > 0.9
     clf.partial_fit(X[:1], y[:1])
     np.testing.assert_allclose(clf.noise_matrix_, T2)
+
+
+@pytest.mark.parametrize("kind", ["symmetric", "class-conditional"])
+def test_partial_fit_cannot_learn_noise(kind):
+    clf = LegendreTronClassifier(label_noise=kind)
+    with pytest.raises(ValueError, match=f"label_noise='{kind}' needs all data at once"):
+        clf.partial_fit(X_NOISY, Y_NOISY, classes=[0, 1])
+    assert not [name for name in vars(clf) if name.endswith("_")]
+    auto = LegendreTronClassifier(random_state=0).partial_fit(X_NOISY, Y_NOISY, classes=[0, 1])
+    assert not hasattr(auto, "noise_rate_")
 
 
 class _Stopped(Exception):
@@ -314,12 +356,13 @@ def test_a_fit_that_was_stopped_after_the_choice_has_the_same_noise(tmp_path, mo
 
     monkeypatch.setattr("legendretron.estimators.base.tune", refuse)
     resumed = stopped.fit(X_NOISY, Y_NOISY)
-    assert str(resumed.set_calibration_) == str(found.set_calibration_)  # and what folds have predicted
     assert not path.with_name("checkpoint.strengths").exists()
     assert resumed._noise.rates == found._noise.rates
     np.testing.assert_array_equal(resumed.noise_matrix_, found.noise_matrix_)
     np.testing.assert_allclose(resumed.predict_proba(X_NOISY), found.predict_proba(X_NOISY), atol=1e-3)
 
+
+# --- bad values ---
 
 BAD = [
     *(
@@ -351,6 +394,15 @@ def test_bad_values_are_refused_and_nothing_is_half_fitted(value):
         fitted.set_params(label_noise=value).fit(X_CLEAN[::2], Y_CLEAN[::2])
     np.testing.assert_array_equal(fitted.predict_proba(X_CLEAN), before)
     assert fitted.noise_rate_ == pytest.approx(0.1)
+
+
+def test_too_few_rows_to_hold_out():
+    with pytest.raises(ValueError, match="label_noise needs rows to hold out"):
+        LegendreTronClassifier(label_noise="symmetric").fit([[0.0], [1.0]], [0, 1])
+    assert LegendreTronClassifier(random_state=0).fit([[0.0], [1.0]], [0, 1]).predict([[0.0]]) == [0]
+
+
+# --- with other parameters ---
 
 
 def test_onnx_predicts_true_labels(tmp_path):

@@ -7,11 +7,14 @@ import signal
 import numpy as np
 import pytest
 import scipy.sparse
+import torch
+from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 from sklearn.model_selection import GroupKFold, StratifiedKFold
 
-from legendretron import LegendreTronClassifier, MultinomialLogisticClassifier
+from legendretron import CanonicalLink, LegendreTronClassifier, MultinomialLogisticClassifier
 from legendretron.estimators import base
 from legendretron.estimators.resuming import ChosenStrengths
 from legendretron.links import SoftmaxLink
@@ -168,6 +171,18 @@ def test_groups_and_cv():
             MultinomialLogisticClassifier(cv=cv).fit(X, y)
 
 
+def test_rows_that_count_nothing_are_not_there():
+    weight = np.ones(150)
+    weight[::3] = 0.0
+    clf = LegendreTronClassifier(**QUICK)
+    weighted, removed = clone(clf).fit(X, y, weight), clone(clf).fit(X[weight > 0], y[weight > 0])
+    assert weighted.alpha_ == removed.alpha_
+    np.testing.assert_allclose(
+        weighted.tuning_["log_loss"].to_numpy(), removed.tuning_["log_loss"].to_numpy(), rtol=1e-5
+    )
+    np.testing.assert_allclose(weighted.predict_proba(X), removed.predict_proba(X), atol=1e-6)
+
+
 def test_warm_starts_go_on_with_the_strengths_that_were_chosen(calls, bent):
     clf = copy.deepcopy(bent).set_params(warm_start=True)
     strengths, first = (clf.alpha_, clf.link_alpha_), clf.history_["train_loss"]
@@ -223,6 +238,26 @@ def test_ctrl_c_leaves_a_fitted_estimator_as_it_was(place, monkeypatch):
     assert clf.tuning_.equals(before[1])
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_lbfgs_with_strengths_that_are_chosen():
+    features, labels = load_breast_cancer(return_X_y=True)
+    features, labels = features[::2], labels[::2]
+    settings = {"link_alpha": 1e-3, "max_epochs": 50, "cv": 2, "random_state": 0}
+    clf = LegendreTronClassifier(solver="lbfgs", **settings).fit(features, labels)
+    share = labels.mean()
+    frequencies = -share * math.log(share) - (1 - share) * math.log(1 - share)
+    assert log_loss(labels, clf.predict_proba(features)) < 0.3 * frequencies
+    check_table(clf)
+
+
+def test_link_objects_can_be_in_any_precision():
+    for link in (CanonicalLink(3, n_nests=2, dtype=torch.float64), CanonicalLink(3, n_nests=2)):
+        clf = LegendreTronClassifier(link, link_alpha=0.01, **QUICK).fit(X, y)
+        assert isinstance(clf.link_, CanonicalLink)
+        assert next(clf.link_.parameters()).dtype == torch.float64
+        check_table(clf)
+
+
 def test_too_few_rows_to_hold_any_out():
     clf = LegendreTronClassifier(random_state=0).fit(np.eye(3), [0, 1, 2])
     assert len(clf.tuning_) == 0
@@ -237,6 +272,13 @@ def test_passes_of_a_link_do_not_limit_logistic_regression():
     clf.fit(scipy.sparse.csr_array(features), y[::2].repeat(2)[:90])  # no warning that it has not converged
     assert clf.link_alpha_ == math.inf
     assert clf.n_iter_ > 2
+
+
+def test_what_is_wrong_with_a_checkpoint_is_told_before_anything_is_tried(calls, tmp_path):
+    for settings in ({"random_state": None}, {"checkpoint": tmp_path}, {"solver": "lbfgs"}):
+        with pytest.raises(ValueError, match="checkpoint"):
+            LegendreTronClassifier(**{"checkpoint": tmp_path / "c", "random_state": 0, **settings}).fit(X, y)
+    assert calls == []
 
 
 @pytest.mark.parametrize("content", ["data of somebody", '{"kind": "legendretron-strengths-1"}', "[" * 100_000])

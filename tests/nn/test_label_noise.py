@@ -3,12 +3,15 @@
 import copy
 
 import numpy as np
+import onnxruntime
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from tests.heads import LINKS, C, D, features, make_head
 from torch import nn
 from torch.nn.functional import nll_loss
 
+from legendretron.export import export_onnx
 from legendretron.links import CanonicalLink, NoisyLink, SoftmaxLink, SymmetricNoise, TransitionNoise
 from legendretron.nn import LegendreHead, LegendreLink, parameter_groups
 
@@ -24,6 +27,9 @@ def settings(request):
 @pytest.fixture(params=list(NOISES))
 def noise(request):
     return NOISES[request.param]
+
+
+# --- what it computes ---
 
 
 def test_observed_to_train_on_and_true_to_predict(settings, noise):
@@ -92,6 +98,9 @@ def test_after_logits(noise):
     assert all(torch.isfinite(p.grad).all() for p in link.parameters())
 
 
+# --- precision ---
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_autocast_and_half_precision(settings, noise, dtype):
     head = make_head(settings, noise)
@@ -120,9 +129,65 @@ def test_extreme_features(settings, noise):
     assert ((quality >= 0) & (quality <= 1 + 1e-6)).all()
 
 
-def test_a_head_that_only_predicts_needs_nothing_of_the_noise(settings, noise):
-    head, plain = make_head(settings, noise), LegendreHead(D, C, **settings)
-    missing, unexpected = plain.load_state_dict(head.state_dict(), strict=False)
+# --- torch's tools ---
+
+
+@pytest.mark.exhaustive
+def test_compiles_in_one_graph_and_trains():
+    head = make_head(LINKS["composite"], "learn")
+    other = copy.deepcopy(head)
+    compiled = torch.compile(other, fullgraph=True, backend="aot_eager")
+    x, y = features(), torch.arange(7) % C
+    loss, expected = nll_loss(compiled(x), y), nll_loss(head(x), y)
+    torch.testing.assert_close(loss, expected)
+    loss.backward()
+    expected.backward()
+    for a, b in zip(other.parameters(), head.parameters(), strict=True):
+        torch.testing.assert_close(a.grad, b.grad)
+    torch.testing.assert_close(compiled.eval()(x), head.eval()(x))
+
+
+def test_exports_the_side_of_its_mode(noise):
+    # what kind of link it is makes no difference to the noise, so one of them is with the paper's
+    head = make_head(LINKS["composite" if noise == "learn" else "softmax"], noise)
+    x = features(11)
+    for mode in (True, False):
+        head.train(mode)
+        program = torch.export.export(head, (features(),), dynamic_shapes=({0: torch.export.Dim("n")},))
+        torch.testing.assert_close(program.module()(x), head(x))
+
+
+@pytest.mark.exhaustive  # test_label_noise.py of estimators exports one
+@pytest.mark.parametrize("noise", ["learn", "matrix"], indirect=True)
+def test_onnx_holds_the_true_side_whatever_the_mode(tmp_path, noise):
+    torch.manual_seed(0)
+    # the simplest link: the export of links is tested with them
+    net = nn.Sequential(nn.Linear(4, D), nn.ReLU(), LegendreHead(D, C, link="softmax", label_noise=noise))
+    x = 3 * torch.randn(9, 4)
+    true = copy.deepcopy(net).eval()(x).detach().numpy()
+    for mode in (True, False):
+        net.train(mode)
+        export_onnx(net, tmp_path / "net.onnx", torch.randn(1, 4))
+        assert net.training is net[2].training is mode
+        run = onnxruntime.InferenceSession(tmp_path / "net.onnx", providers=["CPUExecutionProvider"])
+        (log_proba,) = run.run(None, {"input": x.numpy()})
+        np.testing.assert_allclose(log_proba, true, rtol=1e-5, atol=1e-4)
+    assert np.abs(net.train()(x).detach().numpy() - true).max() > 0.01
+
+
+def test_safetensors_round_trip(settings, noise, tmp_path):
+    head = make_head(settings, noise)
+    with torch.no_grad():
+        for p in head.parameters():
+            p.add_(0.3)
+    save_file(head.state_dict(), tmp_path / "head.safetensors")
+    torch.manual_seed(5)
+    other = LegendreHead(D, C, **settings, label_noise=noise)
+    other.load_state_dict(load_file(tmp_path / "head.safetensors"))
+    torch.testing.assert_close(other(features()), head(features()), rtol=0, atol=0)
+    # a head that only predicts needs nothing of the noise
+    plain = LegendreHead(D, C, **settings)
+    missing, unexpected = plain.load_state_dict(load_file(tmp_path / "head.safetensors"), strict=False)
     assert not missing
     assert len(unexpected) == 1
     torch.testing.assert_close(plain(features()), head.eval()(features()), rtol=0, atol=0)
@@ -138,6 +203,9 @@ def test_cuda_equals_cpu(settings, noise):
     other.loss(x.cuda(), y.cuda()).backward()
     for a, b in zip(other.parameters(), head.parameters(), strict=True):
         torch.testing.assert_close(a.grad.cpu(), b.grad, rtol=1e-4, atol=1e-5)
+
+
+# --- learning ---
 
 
 def wrong_blobs(n, transition, seed=0):
@@ -173,6 +241,9 @@ def test_the_rate_is_learned():
     right = seen == true
     assert quality[right].mean() > 0.95
     assert quality[~right].mean() < 0.15
+
+
+# --- errors ---
 
 
 @pytest.mark.parametrize("owner", [lambda **kw: LegendreHead(D, C, **kw), lambda **kw: LegendreLink(C, **kw)])

@@ -150,6 +150,19 @@ def test_convex_along_every_segment(name, data):
 
 
 @every_potential
+def test_two_run_axes_and_empty_batches(name):
+    g = make_potential(name, 2, (2, 3))
+    x = normal(2, 3, 5, 2, key="x")
+    assert g.gradient(x).shape == (2, 3, 5, 2)
+    assert g.value(normal(2, 3, 2, key="x")).shape == (2, 3)
+    single = make_potential(name, 2)
+    empty = torch.empty(0, 2, dtype=torch.float64)
+    assert single.gradient(empty).shape == (0, 2)
+    assert single.hessian(empty).shape == (0, 2, 2)
+    assert single.inverse_gradient(empty).shape == (0, 2)
+
+
+@every_potential
 @every_dimension
 def test_extreme_inputs_in_float32(name, dim):
     g = make_potential(name, dim, dtype=torch.float32)

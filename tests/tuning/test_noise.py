@@ -1,7 +1,7 @@
 """Wrong labels: rates, matrices, and the difference between noise and a model that does not fit."""
 
 import dataclasses
-from functools import partial
+import math
 
 import numpy as np
 import pytest
@@ -9,12 +9,12 @@ import scipy.sparse
 import torch
 
 from legendretron.datasets import flip_labels, pair_transition, symmetric_noise
-from legendretron.links import SymmetricNoise
+from legendretron.links import SymmetricNoise, TransitionNoise
 from legendretron.tuning import tune
 from legendretron.tuning.logistic_path import LogisticPath
 from legendretron.tuning.noise_matrix import estimate_matrix, has_pattern
-from legendretron.tuning.problem import LabelledRows, link_candidates
-from legendretron.tuning.wrong_labels import RateEstimate, estimate_rates, is_believable
+from legendretron.tuning.problem import LabelledRows, Trees, link_candidates
+from legendretron.tuning.wrong_labels import RateEstimate, estimate_rates, is_believable, least_bound
 
 
 def sure_data(n=300, c=3, d=4, seed=0):
@@ -49,12 +49,43 @@ def test_rate_and_temperature_are_found(c, rate, power):
     assert 0.0 <= low <= estimate.rate <= high <= 1.0
 
 
+def test_the_rate_has_the_least_loss():
+    rows = predicted(500, 3, 0.3)
+    estimate, log_q = estimate_rates(rows, rows, temperatures=(1.0,))
+    own = rows.log_p.exp()[torch.arange(500), rows.labels]
+    grid = torch.linspace(0.0, 0.97, 400, dtype=torch.float64)[:, None]
+    losses = -torch.log((1 - grid) * own + grid / 3).mean(1)
+    mine = -log_q[torch.arange(500), rows.labels].mean()
+    assert float(mine) <= float(losses.min()) + 1e-9
+    assert abs(estimate.held_out - float(grid[losses.argmin()])) < 0.005
+
+
 def test_predictions_that_are_certain_and_wrong():
     rows = predicted(500, 3, 0.3)
     sharp = rows._replace(log_p=torch.log_softmax(rows.log_p * 1e4, dim=-1))
     estimate, log_q = estimate_rates(sharp, sharp)
     assert torch.isfinite(log_q[torch.arange(500), rows.labels]).all()
     assert 0.0 < estimate.rate < 1.0
+
+
+def test_both_rates_and_the_doubt():
+    estimate = RateEstimate(1.0, held_out=0.4, training=0.2, error=0.01)
+    assert estimate.rate == pytest.approx(0.3)
+    assert estimate.interval == pytest.approx((0.2 - 0.025, 0.4 + 0.025))
+    assert pytest.approx((1 - estimate.rate) * (1 - estimate.doubt)) == 1 - 0.3 - math.hypot(0.1, 0.025)
+    above = RateEstimate(1.0, held_out=0.2, training=0.25, error=0.0)
+    assert (above.rate, above.lowest) == (0.2, 0.2)
+    assert above.interval == (0.2, 0.25)
+    assert RateEstimate(1.0, held_out=0.0, training=0.0, error=0.5).doubt == 0.0  # no noise, no doubt
+    assert RateEstimate(1.0, held_out=0.9, training=0.5, error=math.inf).doubt < 1.0
+
+
+@pytest.mark.parametrize(("n_classes", "wrong"), [(2, 0.0), (4, 0.2), (2, 0.4)])
+def test_the_clearest_rows_bound_the_share_of_wrong_labels(make_problem, n_classes, wrong):
+    x, y = sure_data(n=1500, c=n_classes)
+    labels = symmetric_noise(y, wrong, n_classes, 0)
+    bound = least_bound(make_problem(x, labels).trees)
+    assert (labels != y).mean() <= bound < (labels != y).mean() + 0.12
 
 
 def test_sparse_rows_grow_the_same_trees(make_problem):
@@ -91,18 +122,75 @@ def test_labels_that_are_a_matter_of_chance_are_not_wrong(make_problem):
     assert noise.high == pytest.approx(estimate.most)
 
 
-def overlapping(seed):
-    """Four classes that merely overlap."""
+def test_the_bound_is_the_least_upper_limit():
+    proba = np.linspace(0.5, 1.0, 1000)
+    labels = np.zeros(1000, dtype=int)
+    labels[:500] = np.arange(500) % 2  # half of those that are least sure are wrong
+    trees = Trees(np.arange(1000), np.stack([proba, 1 - proba], axis=1), labels)
+    m, z = 400, 2.5  # none of the surest are wrong: z^2 / (m + z^2)
+    assert least_bound(trees) == pytest.approx(z**2 / (m + z**2))
+    few = Trees(np.arange(10), trees.proba[:10], labels[:10])
+    assert least_bound(few) == 1.0
+
+
+def test_what_is_believed(make_problem):
+    problem = make_problem(*sure_data(n=300))
+
+    def believed(rate, **checks):
+        return is_believable(RateEstimate(1.0, rate, rate, 0.01, **checks), problem)
+
+    assert believed(0.8)
+    assert not believed(0.9)  # close to labels without information
+    assert not believed(0.5, most=0.35)
+    assert not believed(0.5, agreement=0.2)
+    cut = RateEstimate(1.0, 0.5, 0.5, 0.01, most=0.45)
+    assert is_believable(cut, problem)
+    assert cut.rate == 0.45
+    assert cut.doubt > RateEstimate(1.0, 0.5, 0.5, 0.01).doubt  # labels that are too many for noise may be right
+    assert not believed(0.3, clear=0.4, evidence=3.0)  # classes may overlap
+    assert believed(0.3, clear=0.4, evidence=4.0)
+    of_two = make_problem(*sure_data(n=150, c=2))
+    unclear = RateEstimate(1.0, 0.3, 0.3, 0.01, clear=0.4, evidence=4.0)
+    assert not is_believable(unclear, of_two)
+    assert is_believable(unclear._replace(clear=0.6), of_two)
+    assert not is_believable(unclear._replace(clear=0.6, evidence=3.0), of_two)
+
+
+@pytest.mark.parametrize("seed", [7001, 7005, 7022])
+def test_classes_that_merely_overlap_have_no_noise(make_problem, seed):
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(350, 5))
-    return x, (0.25 * x @ rng.normal(size=(5, 4)) + rng.gumbel(size=(350, 4))).argmax(1)
+    y = (0.25 * x @ rng.normal(size=(5, 4)) + rng.gumbel(size=(350, 4))).argmax(1)
+    assert tune(make_problem(x, y, find_noise="if it helps"), [], logistic=True).noise.rate == 0.0
 
 
-def unclear():
+def test_a_few_hundred_rows_without_clear_ones_have_no_noise(make_problem):
     """Two classes that overlap: some noise would explain the labels, and nothing speaks against it but that."""
     rng = np.random.default_rng(1)
     x = rng.standard_t(2, size=(200, 3))
-    return x, (rng.random(200) < 0.5 + 0.3 * np.tanh(4.0 * x[:, 0])).astype(int)
+    y = (rng.random(200) < 0.5 + 0.3 * np.tanh(4.0 * x[:, 0])).astype(int)
+    problem = make_problem(x, y, find_noise="if it helps")
+    assert tune(problem, [], logistic=True).noise.rate == 0.0
+
+
+def test_noise_is_found_where_there_is_some(make_problem):
+    c = 2
+    x, y = sure_data(c=c, seed=1)
+    problem = make_problem(x, symmetric_noise(y, 0.2, c, 0), find_noise="if it helps")
+    path = LogisticPath(problem)
+    points, found = path.search_noise(path.search(), always=False, fixed=False)
+    share = points[0].estimate.rate * (c - 1) / c
+    assert found
+    assert abs(share - 0.2) < 0.06
+    assert [path.loss(point) for point in points] == sorted(path.loss(point) for point in points)
+
+
+def test_no_noise_where_there_is_none(make_problem):
+    x, y = sure_data()
+    path = LogisticPath(make_problem(x, y))
+    points, found = path.search_noise(path.search(), always=False, fixed=False)
+    assert not found
+    assert [point.rate for point in points] == [0.0]  # only asked
 
 
 def corner(n=900, seed=0):
@@ -112,14 +200,18 @@ def corner(n=900, seed=0):
     return x, ((x[:, 0] > 0) ^ (x[:, 1] > 1.2)).astype(int)
 
 
-RIGHT = {**{f"overlapping {seed}": partial(overlapping, seed) for seed in (7001, 7005, 7022)}, "unclear": unclear}
-
-
-@pytest.mark.parametrize("name", [*RIGHT, pytest.param("corner", marks=pytest.mark.exhaustive)])
-def test_right_labels_have_no_noise(make_problem, name):
-    x, y = {**RIGHT, "corner": corner}[name]()
+@pytest.mark.exhaustive
+def test_a_model_that_does_not_fit_is_not_noise(make_problem):
+    x, y = corner()
+    path = LogisticPath(make_problem(x, y))
+    points, _ = path.search_noise(path.search(), always=False, fixed=False)
+    assert path.check_estimate(points[0]).estimate.agreement > 0.5
     problem = make_problem(x, y, find_noise="if it helps")
-    assert tune(problem, [], logistic=True).noise.rate == 0.0
+    tuning = tune(problem, [], logistic=True)
+    assert (tuning.noise.training, tuning.noise.rate) == (0.0, 0.0)
+    asked = tune(dataclasses.replace(problem, find_noise="always"), [], logistic=True).noise
+    assert asked.rate > 0.0
+    assert asked.low <= asked.rate <= asked.high
 
 
 def test_the_likeliest_matrix(make_problem):
@@ -148,6 +240,17 @@ def test_a_pattern_is_found_unasked(make_problem):
     assert tune(make_problem(x, random, find_noise="if it helps"), [], logistic=True).noise_matrix is None
 
 
+def test_known_noise_changes_the_path(make_problem):
+    x, y = sure_data()
+    noisy = symmetric_noise(y, 0.3, 3, 0)
+    plain = LogisticPath(make_problem(x, noisy)).fit(1e-3)
+    rate = SymmetricNoise(3, 0.45, learned=False, dtype=torch.float64)
+    by_rate = LogisticPath(make_problem(x, noisy, known_noise=rate)).fit(1e-3)
+    by_matrix = LogisticPath(make_problem(x, noisy, known_noise=TransitionNoise(rate.matrix()))).fit(1e-3)
+    assert by_rate.log_losses.mean() < plain.log_losses.mean() - 0.05
+    assert np.allclose(by_rate.log_losses, by_matrix.log_losses, atol=1e-2)
+
+
 def test_what_the_table_says_of_noise(make_problem):
     x, y = sure_data()
     problem = make_problem(x, symmetric_noise(y, 0.2, 3, 0), find_noise="if it helps", steps=400)
@@ -168,23 +271,3 @@ def test_a_link_that_explains_what_looked_like_noise(make_problem):
     tuning = tune(make_problem(x, y, find_noise="if it helps", steps=400), link_candidates(0.03, 1e-4), logistic=True)
     assert tuning.noise.rate == 0.0
     assert all(row["steps"] != 400 or row["label_noise"] == 0.0 for row in tuning.rows)
-
-
-def test_what_is_believed(make_problem):
-    problem, of_two = make_problem(*sure_data(n=300)), make_problem(*sure_data(n=150, c=2))
-
-    def believed(rate, of=problem, **checks):
-        return is_believable(RateEstimate(1.0, rate, rate, 0.01, **checks), of)
-
-    assert believed(0.8)
-    assert not believed(0.9)  # close to labels without information
-    assert not believed(0.5, most=0.35)
-    assert not believed(0.5, agreement=0.2)
-    assert believed(0.5, most=0.45)  # and cut
-    assert not believed(0.3, clear=0.4, evidence=3.0)  # classes may overlap
-    assert believed(0.3, clear=0.4, evidence=4.0)
-    assert [believed(0.3, of_two, clear=c, evidence=e) for c, e in ((0.4, 4.0), (0.6, 4.0), (0.6, 3.0))] == [
-        False,
-        True,
-        False,
-    ]

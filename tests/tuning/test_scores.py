@@ -1,9 +1,12 @@
 """Losses on held-out rows, and the candidates they are compared for."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
 
+from legendretron.tuning.problem import ALPHAS, LINK_ALPHA, Candidate, link_candidates
 from legendretron.tuning.scores import HeldOut, doubted_rows, held_out_loss
 
 FOLDS = [
@@ -28,6 +31,24 @@ def test_mean_and_standard_error_of_equal_weights():
     assert held_out.difference(LOSS, LOSS) == (0.0, 0.0)
 
 
+def test_weights():
+    weight = np.array([2.0, 1.0, 1.0, 0.5, 1.0, 3.0, 1.0])
+    held_out = HeldOut.of(FOLDS, weight, False)
+    mean, error = held_out.mean(LOSS)
+    assert mean == pytest.approx(np.average(LOSS, weights=weight))
+    share = weight / weight.sum()
+    count = 1 / (share**2).sum()  # rows that count as much as these together
+    assert error == pytest.approx(np.sqrt(share @ (LOSS - mean) ** 2 / (count - 1)))
+
+
+def test_a_row_that_is_held_out_again_is_no_further_row():
+    once, twice = HeldOut.of(FOLDS, np.ones(7), False), HeldOut.of(FOLDS * 2, np.ones(7), False)
+    assert once.n_rows == twice.n_rows == 7
+    assert twice.mean(np.tile(LOSS, 2)) == pytest.approx(once.mean(LOSS))
+    both = np.concatenate([LOSS, OTHER])
+    assert twice.mean(both) == pytest.approx(once.mean((LOSS + OTHER) / 2))
+
+
 def test_errors_between_folds():
     """Folds that differ as a whole, as groups do, tell more about the error than rows."""
     loss = np.array([1.0, 1.0, 1.0, 2.0, 2.0, 3.0, 3.0])
@@ -42,6 +63,15 @@ def test_errors_between_folds():
     assert not HeldOut.of(FOLDS[:1], np.ones(7), True).between_folds  # nothing is between one
 
 
+@pytest.mark.parametrize("bad", [np.inf, np.nan])
+def test_losses_that_are_none(bad):
+    loss = LOSS.copy()
+    loss[3] = bad
+    held_out = HeldOut.of(FOLDS, np.ones(7), False)
+    assert held_out.mean(loss) == (math.inf, math.inf)
+    assert held_out.difference(LOSS, loss) == (math.inf, math.inf)
+
+
 def test_loss_with_doubt():
     log_p = torch.log_softmax(torch.randn(5, 2, 3, generator=torch.Generator().manual_seed(0)), -1)
     labels = torch.tensor([[0, 1], [2, 1], [0, 0], [1, 2], [2, 2]])
@@ -53,6 +83,19 @@ def test_loss_with_doubt():
     sure = torch.log_softmax(torch.tensor([[5.0, 0.0], [50.0, 0.0]]), -1)
     loss = held_out_loss(sure, torch.tensor([0, 0]), 0.01)
     assert loss[1] > loss[0]
+
+
+def test_candidates():
+    every = link_candidates(None, None)
+    assert set(every) == {Candidate(a, LINK_ALPHA) for a in ALPHAS}
+    assert link_candidates(0.7, 0.2) == [(0.7, 0.2)]
+    assert link_candidates(None, 0.2) == [(a, 0.2) for a in ALPHAS]
+    assert link_candidates(0.7, None) == [(0.7, LINK_ALPHA)]
+    tied = link_candidates(None, None, tied=True)
+    assert all(alpha == link_alpha for alpha, link_alpha in tied)
+    assert len(set(tied)) == len(tied) > len(ALPHAS)
+    assert Candidate(0.1, math.inf).is_logistic
+    assert not Candidate(0.1, 1e-4).is_logistic
 
 
 def test_doubt_follows_the_margins():

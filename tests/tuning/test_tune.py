@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import math
+import signal
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from sklearn.linear_model import LogisticRegression
 
 from legendretron import MultinomialLogisticClassifier
 from legendretron.training import as_features
+from legendretron.training.progress import Progress
 from legendretron.tuning import link_search, logistic_path, tune
 from legendretron.tuning.logistic_path import LogisticPath
 from legendretron.tuning.problem import Candidate, link_candidates
@@ -38,6 +40,14 @@ def test_the_path_ends_near_the_best_of_a_fine_grid(make_problem, shape):
     least = min(grid, key=grid.get)
     assert abs(math.log10(best.alpha) - least) <= 0.5 + 1e-9
     assert path.loss(best) <= grid[least] + 5e-3
+
+
+def test_the_path_goes_to_both_ends(make_problem):
+    x, _ = logistic_data(n=60)
+    noise = [np.random.default_rng(seed).integers(0, 3, 60) for seed in range(5)]
+    assert np.median([LogisticPath(make_problem(x, y)).search().alpha for y in noise]) > 0.1
+    sure = (x[:, 0] > 0).astype(int)
+    assert LogisticPath(make_problem(x, sure)).search().alpha < 2e-3
 
 
 def test_a_strength_means_the_same_for_scikit_learn_in_every_fold(make_problem, monkeypatch):
@@ -147,6 +157,26 @@ def test_without_folds_nothing_is_tried(make_problem):
     assert tune(problem, LINKS, logistic=False).chosen == LINKS[0]
     assert tune(problem, LINKS, logistic=True, alpha=0.3).chosen == (0.3, math.inf)
     assert tune(problem, LINKS, logistic=True).rows == []
+
+
+@pytest.mark.parametrize(("at", "in_path"), [(2, False), (6, False), (3, True)])
+def test_ctrl_c_ends_the_search(make_problem, monkeypatch, at, in_path):
+    """In a part of the training of links, or in an iteration of the path."""
+    pressed, fit = [], logistic_path.fit_logistic
+
+    def press(*_):
+        pressed.append(True)
+        if len(pressed) == at:
+            signal.raise_signal(signal.SIGINT)
+
+    if in_path:
+        pressing = functools.partial(fit, after_iteration=press)
+        monkeypatch.setattr(logistic_path, "fit_logistic", pressing)
+    else:
+        monkeypatch.setattr(Progress, "update", press)
+    with pytest.raises(KeyboardInterrupt):
+        tune(make_problem(*bent_data(n=200)), LINKS, logistic=True)
+    assert len(pressed) == at
 
 
 @pytest.mark.filterwarnings("error")
