@@ -35,6 +35,17 @@ def test_an_ignored_row_may_hold_anything():
     assert torch.equal(criterion(z, y), clean)
 
 
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_gradients_without_any_row_that_counts_are_zero(smoothing):
+    """As those of cross_entropy, whose mean over no rows is NaN."""
+    criterion = CanonicalLoss(make_link("canonical", 4), label_smoothing=smoothing)
+    logits = normal(3, 4, key="logits").requires_grad_()
+    loss = criterion(logits, torch.full((3,), -100))
+    loss.backward()
+    assert loss.isnan()
+    assert not logits.grad.any()
+
+
 def test_small_losses_keep_their_digits_in_float32():
     for z, y in ((torch.tensor([[12.0]]), 0), (torch.tensor([[1e4, 1e4 - 1]]), 0), (torch.tensor([[-30.0, -40.0]]), 2)):
         ours = CanonicalLoss(SoftmaxLink(z.shape[1] + 1))(z, torch.tensor([y]))

@@ -219,7 +219,8 @@ class CanonicalLoss(LinkLoss):
             further = further.masked_fill(weight == 0, 0.0) * weight  # zero times the infinity of a masked class
         # the loss of a label that is masked is infinite already
         further = further.mean(-1).masked_fill(label_logit.isneginf().squeeze(-1) | ~counted, 0.0)
-        loss = torch.add(loss, further, alpha=share)
+        # in the graph, too: a mean over no rows is NaN, and its gradient is zero in them
+        loss = torch.add(loss, further, alpha=share).masked_fill(~counted, 0.0)
         if how.reduction == "none":
             return loss
         weights = counted if weight is None else weight[index] * counted
