@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from sklearn.metrics import precision_recall_fscore_support
 
 from legendretron._internal.chunks import chunks
 from legendretron.diagnostics.binned_calibration import row_weights
@@ -158,9 +157,12 @@ def class_scores(
     y: np.ndarray, predicted: np.ndarray, n_classes: int, sample_weight: np.ndarray | None = None
 ) -> list[dict[str, float]]:
     """Return rows, precision and recall of each class; NaN where there is nothing to count."""
-    precision, recall, _, _ = precision_recall_fscore_support(
-        y, predicted, labels=np.arange(n_classes), sample_weight=sample_weight, zero_division=np.nan
-    )
+    # by hand, as evaluating a small table does without the import of scikit-learn
+    weight = row_weights(sample_weight, len(y))
+    predicted_weight, true_weight = np.bincount(predicted, weight, n_classes), np.bincount(y, weight, n_classes)
+    right = np.bincount(y, weight * (predicted == y), n_classes)
+    with np.errstate(invalid="ignore"):
+        precision, recall = right / predicted_weight, right / true_weight
     count = np.bincount(y, minlength=n_classes)
     return [
         {"rows": int(n), "precision": float(p), "recall": float(r)}
