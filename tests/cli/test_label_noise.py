@@ -9,7 +9,7 @@ from sklearn.model_selection import StratifiedKFold
 
 from legendretron import LegendreTronClassifier, MultinomialLogisticClassifier
 from legendretron.cli.command_options import THRESHOLD
-from legendretron.cli.summaries import noise_in_words
+from legendretron.cli.summaries import choice_of, noise_in_words
 from legendretron.cli.suspicious import FOLDS
 from tests.cli.conftest import FIXED, make_iris
 
@@ -239,9 +239,49 @@ def test_suspicious_rows_are_found_in_the_file(run, tmp_path, model):
     assert "'--keep': 'quality' is the name of a column of the result" in run(*words, code=2).error
 
 
+def test_without_noise_rows_are_still_in_order(run, noisy, tables):
+    """A model that was not told of wrong labels; labels that are numbers."""
+    path = tables / "cancer.safetensors"
+    clf = LegendreTronClassifier.load(path)
+    frame = pd.read_csv(tables / "cancer.csv")
+    got = run("suspicious", path, tables / "cancer.csv", "-t", "malignant", "--no-refit", "--json").json
+    X, y = frame.drop(columns="malignant"), frame["malignant"].to_numpy()
+    assert got["row_from_0"] == clf.find_label_issues(X, y, cv=None).tolist()
+    assert got["label_noise"] is None
+    assert set(got["label"]) <= {0, 1}
+
+
 def test_wrong_usage_of_suspicious(run, noisy, model):
     path, _ = model
     words = ["suspicious", path, noisy]
     assert "'--target': which column holds the labels?" in run(*words, code=2).error
     assert "--threshold" in run(*words, "-t", "kind", "--threshold", 2, code=2).error
     assert "must end in .csv" in run(*words, "-t", "kind", "-o", "s.txt", code=2).error
+
+
+class Fitted:
+    """An estimator that has chosen a learned link."""
+
+    alpha_, link_alpha_, noise_rate_ = 0.1, 0.01, 0.0
+
+    def __init__(self, rows):
+        names = ["model", "label_noise", "log_loss", "difference", "chosen"]
+        self.tuning_ = pd.DataFrame(rows, columns=names)
+
+
+@pytest.mark.parametrize(("rate", "link_noise", "text"), [
+    (0.1, 0.1, "; log-loss of labels as they are on held-out rows 0.400, logistic regression 0.500"),
+    (0.0, 0.0, "; log-loss on held-out rows 0.400, logistic regression with wrong labels 0.500"),
+])  # fmt: skip
+def test_the_choice_names_what_a_link_was_compared_with(rate, link_noise, text):
+    """Logistic regression with wrong labels, where that was better than without."""
+    estimator = Fitted([
+        ("learned link", link_noise, 0.4, -0.1, True),
+        ("logistic regression", 0.1, 0.5, 0.0, False),
+        ("logistic regression", 0.12, 0.45, -0.05, False),
+        ("logistic regression", 0.0, 0.6, 0.1, False),
+    ])  # fmt: skip
+    estimator.noise_rate_ = rate
+    choice = choice_of(estimator)
+    assert choice["text"] == f"learned link, alpha 0.1, link_alpha 0.01{text}"
+    assert choice["logistic_log_loss"] == 0.5
