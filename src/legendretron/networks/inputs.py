@@ -10,7 +10,7 @@ feature, part :math:`k` rises from -1 to 1 between :math:`t_k` and :math:`t_{k+1
 .. math:: v_k = 2 \min(\max((x - t_k) / (t_{k+1} - t_k), 0), 1) - 1
 
 So a network finds thresholds, as trees do, at the price of smoothness. Networks that see different inputs make different
-mistakes: the mean of both kinds predicts better than either.
+mistakes, which the mean of both kinds evens out.
 """
 
 from __future__ import annotations

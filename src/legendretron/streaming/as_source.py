@@ -174,7 +174,7 @@ class ArrowSource(BlockSource):
                 self._blocks.append(_Block(file, fragment, None, 0, place, constants))
                 self.n_rows = None  # only counted by reading
                 continue
-            with _naming(place), _opened(fragment) as parquet:
+            with _naming(place), _open_fragment(fragment) as parquet:
                 schema, metadata = parquet.schema_arrow, parquet.metadata
                 rows = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
             for name, value in constants.items():
@@ -227,7 +227,7 @@ class ArrowSource(BlockSource):
             )
             return
         columns = [name for name in self._reader.columns if name not in block.constants]
-        with _opened(block.fragment) as parquet:
+        with _open_fragment(block.fragment) as parquet:
             yield from parquet.iter_batches(
                 batch_size=self._batch_rows, row_groups=[block.group], columns=columns, use_threads=False
             )
@@ -243,7 +243,7 @@ def _place(fragment: Any, number: int) -> str:
 
 
 @contextmanager
-def _opened(fragment: Any) -> Iterator[Any]:
+def _open_fragment(fragment: Any) -> Iterator[Any]:
     with fragment.filesystem.open_input_file(fragment.path) as file:
         yield parquet.ParquetFile(file, buffer_size=_BUFFER, pre_buffer=False)
 
