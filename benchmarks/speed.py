@@ -34,7 +34,7 @@ from legendretron.accelerate.inverse import link_from_log
 from legendretron.accelerate.log_proba import log_proba
 from legendretron.accelerate.steps import NLLStep
 from legendretron.datasets import read_libsvm
-from legendretron.estimators import linear_prediction
+from legendretron.estimators import linear
 from legendretron.links import CanonicalLink, CompositeLink, Link, NoisyLink, SoftmaxLink, SymmetricNoise, make_link
 from legendretron.losses import CanonicalLoss, CompositeLoss, Criterion, LogLoss
 from legendretron.nn import LegendreHead
@@ -437,7 +437,7 @@ def fitted_models(d: int, c: int, dtype: str, names: list[str]) -> dict[str, Any
 
 def predict_plainly(model: Any, X: np.ndarray) -> Any:
     """The same prediction by operations of torch."""
-    with patch.object(linear_prediction, "row_probabilities", lambda link, dtype: None):
+    with patch.object(linear, "row_probabilities", lambda link, dtype: None):
         return model.predict_proba(X)
 
 
