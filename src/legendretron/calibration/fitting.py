@@ -63,8 +63,18 @@ class Calibration(NamedTuple):
     held_out: np.ndarray | None  #: mean held-out log-loss of the candidates; None if nothing was held out
     weights: np.ndarray  #: of the candidates in the average
     replaced: float  #: share of labels replaced at random
-    tested: np.ndarray  #: rows that were held out
-    log_p: np.ndarray  #: of these, by averages of the candidates that have not seen them, (m, C)
+    fold: np.ndarray  #: number of the fold that each row is in, (n,)
+    fold_maps: list[
+        CalibrationMap
+    ]  #: of the first folds or all: the average of the candidates, fitted to the other folds
+
+    def cross_fit(self, scores: Tensor) -> Tensor:
+        """Log-probabilities of scores ``(..., n, C)`` of the same rows, each by a map that has not seen it; NaN without one."""
+        log_p = torch.full_like(scores, torch.nan)
+        for number, fitted in enumerate(self.fold_maps):
+            held_out = torch.from_numpy(self.fold == number)
+            log_p[..., held_out, :] = fitted(scores[..., held_out, :])
+        return log_p
 
 
 def _median(sizes: Tensor) -> float:
@@ -114,9 +124,11 @@ def calibrate(
     strength: float | None = None,
     ordered: bool = False,
     n_folds: int = 5,
+    fold: np.ndarray | None = None,
+    every_fold: bool = False,
     replaced: float | None = 0.0,
 ) -> Calibration:
-    """Fit a calibration map.
+    """Fit a calibration map, on the device of the scores; the map is on the CPU.
 
     Parameters
     ----------
@@ -128,15 +140,22 @@ def calibrate(
         ``r``; by cross-validation if not given.
     ordered : bool
         Whether all classes share one increasing function.
-    n_folds, replaced
-        At least 2; share of labels replaced at random, estimated if None.
+    n_folds : int
+        At least 2.
+    fold : ndarray of shape (n,), optional
+        Number of the fold of each row, in the place of ``n_folds``; by default drawn.
+    every_fold : bool
+        Whether maps are fitted without each fold, not only without those that suffice to choose a strength.
+    replaced : float, optional
+        Share of labels replaced at random; estimated if None.
     """
     n, n_classes = scores.shape
     rows = float(weight.sum())
     scores = (scores - scores.amax(1, keepdim=True)).clamp(
         min=torch.finfo(scores.dtype).min  # where a difference is too large for a float
     )
-    seen = torch.zeros(n_classes, dtype=torch.bool).index_fill(0, labels, True)
+    device = scores.device
+    seen = torch.zeros(n_classes, dtype=torch.bool, device=device).index_fill(0, labels, True)
     floor = scores.new_tensor(_FLOOR_ROWS / (rows + 1.0))
     tau, share = _fit_temperature(scores, labels, weight, floor, replaced)
     s = with_floor(scores, tau, floor)
@@ -155,7 +174,7 @@ def calibrate(
     def runs(s: Tensor, chosen: np.ndarray, weights: Tensor) -> CalibrationRuns:
         """A run for each chosen candidate in each column of weights."""
         g, with_shape = (
-            torch.from_numpy(values[chosen].astype(np.float64)).repeat(weights.shape[1])
+            torch.as_tensor(values[chosen], dtype=torch.float64, device=device).repeat(weights.shape[1])
             for values in (strengths, shaped)
         )
         weights = weights.repeat_interleave(len(chosen), dim=1)
@@ -163,11 +182,11 @@ def calibrate(
 
     def make_map(fitted: CalibrationFit, candidates: np.ndarray) -> CalibrationMap:
         """The average of candidates."""
-        mix = torch.from_numpy(averaged[candidates])
+        mix = torch.from_numpy(averaged[candidates]).to(device)
         shared, bias, slope, rise, mixing = (torch.tensordot(mix, part.double(), dims=1) for part in fitted)
         if ordered:
             shared = shared * _limit_slopes(float(shared[0]), float(shared[0] + shared[1]))
-        result = CalibrationMap(n_classes, rank=rank, ordered=ordered)
+        result = CalibrationMap(n_classes, rank=rank, ordered=ordered).to(device)
         result.inverse_temperature.fill_(tau)
         result.floor.copy_(floor)
         result.slope.copy_(1.0 + shared[0] + slope)
@@ -177,39 +196,48 @@ def calibrate(
         result.mixing.copy_(mixing)
         if not ordered and not bool(seen.all()):
             result.bias[~seen] = _keep_odds(result, s, seen, share_of_rows, 1.0 + float(shared[0]), float(shared[1]))
-        return result.eval()
+        return result.cpu().eval()
+
+    if fold is None:  # not stratified, see above
+        fold = np.random.RandomState(0).permutation(n) % min(n_folds, n)
+    n_folds = int(fold.max()) + 1
+    without = torch.from_numpy(fold[:, None] != np.arange(n_folds)).to(device)  # (n, folds)
+
+    def fit_without(folds: slice, candidates: np.ndarray, start: Tensor | None) -> tuple[CalibrationRuns, Tensor]:
+        # in single precision: twice as fast, and far more exact than held-out losses are
+        trial = runs(s.float(), candidates, share_of_rows.unsqueeze(1) * without[:, folds])
+        return trial, trial.fit(start, tol=_TOL_HELD_OUT)
+
+    def maps_of(trial: CalibrationRuns, ends: Tensor, candidates: np.ndarray) -> list[CalibrationMap]:
+        parts = [part.split(len(candidates)) for part in trial.parameters(ends)]
+        return [make_map(CalibrationFit(*of_fold), candidates) for of_fold in zip(*parts, strict=True)]
 
     held_out, start, averaged = None, None, np.ones(1)
-    rows_of_folds, log_p = [np.empty(0, dtype=np.int64)], [np.empty((0, n_classes))]
+    fold_maps: list[CalibrationMap] = []
     if strength is None:
-        n_folds = min(n_folds, n)
-        # not stratified, see above
-        fold = torch.from_numpy(np.random.RandomState(0).permutation(n) % n_folds)
         enough = _HELD_OUT_ROWS if n_classes <= _MANY_CLASSES else _HELD_OUT_ROWS_OF_MANY
         fitted_folds = min(n_folds, math.ceil(n_folds * enough / n))
-        trained = torch.stack([fold != k for k in range(fitted_folds)], dim=1)
-        # in single precision: twice as fast, and far more exact than held-out losses are
-        trial = runs(s.float(), np.arange(len(strengths)), share_of_rows.unsqueeze(1) * trained)
-        ends = trial.fit(tol=_TOL_HELD_OUT)
+        every = np.arange(len(strengths))
+        trial, ends = fit_without(slice(fitted_folds), every, None)
         losses = trial.losses(ends).double().view(n, fitted_folds, -1)
-        losses = (losses * ~trained.unsqueeze(2)).sum(1)  # of every row by the runs that have not seen it
-        tested = weight * (fold < fitted_folds)
-        summed = (losses * tested.unsqueeze(1)).sum(0).numpy()
+        losses = (losses * ~without[:, :fitted_folds, None]).sum(1)  # of every row by the runs that have not seen it
+        tested = weight * torch.from_numpy(fold < fitted_folds).to(device)
+        summed = (losses * tested.unsqueeze(1)).sum(0).cpu().numpy()
         held_out = summed / float(tested.sum())
         averaged = _average_weights(summed)
-        start = ends.double().view(fitted_folds, len(strengths), -1).mean(0)[averaged > 0.0]
-        of_runs = trial.parameters(ends)
-        candidates = np.arange(len(strengths))
-        for k in range(fitted_folds):
-            own = CalibrationFit(*(part[k * len(strengths) :][: len(strengths)] for part in of_runs))
-            rows_of_folds.append(np.flatnonzero(fold.numpy() == k))
-            log_p.append(make_map(own, candidates)(scores[rows_of_folds[-1]]).numpy())
+        start = (
+            ends.double().view(fitted_folds, len(strengths), -1).mean(0)[torch.from_numpy(averaged > 0.0).to(device)]
+        )
+        fold_maps = maps_of(trial, ends, every)
 
     chosen = np.flatnonzero(averaged)
     final = runs(s, chosen, share_of_rows.unsqueeze(1))
-    result = make_map(final.parameters(final.fit(start, tol=_TOL)), chosen)
-    tested_rows, of_tested = np.concatenate(rows_of_folds), np.concatenate(log_p)
-    return Calibration(result, strengths, shaped, held_out, averaged, share, tested_rows, of_tested)
+    end = final.fit(start, tol=_TOL)
+    if every_fold and (left := n_folds - len(fold_maps)):
+        trial, ends = fit_without(slice(len(fold_maps), n_folds), chosen, end.float().repeat(left, 1))
+        fold_maps += maps_of(trial, ends, chosen)
+    result = make_map(final.parameters(end), chosen)
+    return Calibration(result, strengths, shaped, held_out, averaged, share, fold, fold_maps)
 
 
 def _average_weights(losses: np.ndarray) -> np.ndarray:

@@ -62,11 +62,11 @@ def _directions(s: Tensor, weight: Tensor, rank: int) -> Tensor:
     """
     n_classes = s.shape[1]
     if rank in (0, n_classes):
-        return torch.eye(n_classes, dtype=s.dtype)[:, :rank].expand(2, -1, -1)
+        return torch.eye(n_classes, dtype=s.dtype, device=s.device)[:, :rank].expand(2, -1, -1)
     bases = []
     for values in (s, s.exp()):
         centred = (values - weight @ values) * weight.sqrt().unsqueeze(1)
-        basis = torch.randn(n_classes, rank, generator=torch.Generator().manual_seed(0), dtype=s.dtype)
+        basis = torch.randn(n_classes, rank, generator=torch.Generator().manual_seed(0), dtype=s.dtype).to(s)
         for _ in range(_SUBSPACE_STEPS):
             basis = torch.linalg.qr(centred.mT @ (centred @ basis))[0]
         bases.append(basis)
@@ -125,7 +125,7 @@ class CalibrationMetric:
         self.values = values.clamp(min=0.0)  # (C, F)
         self.basis = root.unsqueeze(2) * vectors  # (C, F, F): columns are the coordinates
         # the two that classes share
-        self.shared_ridge = torch.tensor([_SCALE, _SHAPE], dtype=s.dtype) * (2.0 / rows)
+        self.shared_ridge = s.new_tensor([_SCALE, _SHAPE]) * (2.0 / rows)
         both = torch.stack([s, p], dim=2)
         both = both - (p.unsqueeze(2) * both).sum(1, keepdim=True)
         hessian = torch.einsum("nc,ncj,nck->jk", p * weight.unsqueeze(1), both, both) + torch.diag(self.shared_ridge)

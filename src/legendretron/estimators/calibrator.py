@@ -303,8 +303,9 @@ class LegendreCalibrator(SavedModel, ProbabilityClassifier):
                     f"must be below {(n_classes - 1) / n_classes:.3g}, with which labels of {n_classes} classes say "
                     f"nothing, got {self.label_noise!r}.",
                 )
+        read = ScoreReader(form)(torch.as_tensor(scores[kept]))
         found = calibrate(
-            ScoreReader(form)(torch.as_tensor(scores[kept])),
+            read,
             labels,
             torch.from_numpy(weight),
             strength=None if self.strength == "auto" else float(self.strength),
@@ -322,8 +323,10 @@ class LegendreCalibrator(SavedModel, ProbabilityClassifier):
             "weight": found.weights,
         }
         self._sets = None
-        if len(tested := found.tested):
-            self._calibrate(np.exp(found.log_p), labels.numpy()[tested], weight[tested], out_of_fold=True)
+        if found.fold_maps:
+            tested = np.flatnonzero(found.fold < len(found.fold_maps))
+            p = found.cross_fit(read)[tested].exp().numpy()
+            self._calibrate(p, labels.numpy()[tested], weight[tested], out_of_fold=True)
 
     @property
     def temperature_(self) -> float:

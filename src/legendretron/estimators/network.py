@@ -31,7 +31,7 @@ from legendretron.estimators.settings import SHARED_CONSTRAINTS, draw_seed
 from legendretron.estimators.soft_labels import SoftLabels
 from legendretron.estimators.standardization import Standardizer
 from legendretron.links import LabelNoise, SoftmaxLink, SymmetricNoise
-from legendretron.networks.calibrating import cross_fit, learn_map
+from legendretron.networks.calibrating import learn_map
 from legendretron.networks.folds import FoldSettings, LabelledTable, held_out_logits, logits_of, train_folds
 from legendretron.networks.inputs import NetworkInputs
 from legendretron.networks.model import NetworkModel
@@ -345,7 +345,9 @@ class LegendreNetClassifier(SavedNetworkClassifier):
                 noise = SymmetricNoise(data.n_classes, cautious, learned=False, dtype=torch.float64)
         if found is not None:
             self._noise = found
-        self._choose(data, networks, noise, path, linear, inputs, repeats[0])
+        # rows that belong together are in one fold of the link, too
+        together = repeats[0] if groups is not None or data.copies is not None else None
+        self._choose(data, networks, noise, path, linear, inputs, together)
 
     def _make_problem(
         self,
@@ -398,16 +400,21 @@ class LegendreNetClassifier(SavedNetworkClassifier):
         path: LogisticPath,
         linear: PathPoint,
         inputs: NetworkInputs,
-        folds: list[Fold],
+        folds: list[Fold] | None,
     ) -> None:
         """Learn the link, compare with logistic regression, and set what is fitted."""
-        fold = np.full(len(data.y), -1)
-        for number, (_, held) in enumerate(folds):
-            fold[held] = number
-        rows = np.flatnonzero(np.isfinite(networks.logits).all(1) & (fold >= 0))
+        rows = np.flatnonzero(np.isfinite(networks.logits).all(1))
         of_rows = networks.logits[rows], data.labels[rows], data.weight[rows]
-        learned = learn_map(*of_rows, noise)
-        log_p, of_each = cross_fit(*of_rows, fold[rows], noise, learned, networks.each[:, rows])
+        fold = None
+        if folds is not None and len(folds) > 1:
+            fold = np.full(len(data.y), -1)
+            for number, (_, held) in enumerate(folds):
+                fold[held] = number
+            fold = np.unique(fold[rows], return_inverse=True)[1]
+        learned = learn_map(*of_rows, noise, fold, path.problem.device)
+        log_p, of_each = (
+            learned.cross_fit(torch.from_numpy(logits)).numpy() for logits in (of_rows[0], networks.each[:, rows])
+        )
 
         def losses_of(log_p: np.ndarray) -> np.ndarray:
             observed = log_p if noise is None else noise.log_observed(torch.as_tensor(log_p)).numpy()

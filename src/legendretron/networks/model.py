@@ -51,17 +51,15 @@ def layer_sizes(n_features: int, hidden: Sequence[int], n_classes: int) -> list[
     return list(pairwise(widths))
 
 
-def fade(share: float | Tensor) -> float | Tensor:
+def fade(share: np.ndarray) -> np.ndarray:
     """Factor of what regularises, after a share of the steps: 1 in the first half, then down to 0 along half a cosine.
 
     Examples
     --------
-    >>> [fade(t) for t in (0.2, 0.5, 0.75, 1.0)]
+    >>> fade(np.array([0.2, 0.5, 0.75, 1.0])).tolist()
     [1.0, 1.0, 0.5, 0.0]
     """
-    if isinstance(share, Tensor):
-        return 0.5 * (1.0 + torch.cos(math.pi * (2.0 * share - 1.0).clamp(min=0.0)))
-    return round(0.5 * (1.0 + math.cos(math.pi * max(0.0, 2.0 * share - 1.0))), 12)
+    return np.round(0.5 * (1.0 + np.cos(np.pi * np.maximum(0.0, 2.0 * share - 1.0))), 12)
 
 
 class NetworkModel(Model):
@@ -114,9 +112,16 @@ class NetworkModel(Model):
         self.noise = None if noise is None else noise.matrix().detach().to(device, dtype)
         self._dropout, self._decay, self._smoothing = dropout, weight_decay, label_smoothing
         self._n_steps = n_steps
-        self._count = torch.zeros((), dtype=torch.int64, device=device)
-        self._number = 0  # the same without waiting for the device
+        # of every step, as steps that are captured on a GPU cannot compute them on the host
+        faded = fade(np.arange(n_steps + 1) / n_steps)
+        odds = faded * dropout / (1.0 - faded * dropout)
+        strength = np.sqrt(odds * (1.0 - dropout) / dropout) if dropout else odds
+        self._faded, self._strength = (torch.from_numpy(each).to(device, dtype) for each in (faded, strength))
+        self._count = torch.zeros(1, dtype=torch.int64, device=device)
+        self._number = 0  # the same as a Python number; not counted where captured steps are replayed
         self._pool: Tensor | None = None
+        self._places: dict[tuple[int, int, int], tuple[Tensor, Tensor]] = {}
+        self._one = torch.ones(1, dtype=dtype, device=device)
         self._source = generators[0]
         #: logits (R, n, C) of the held-out rows, each time these were looked at; None if they are not to be saved
         self.trail: list[Tensor] | None = None
@@ -143,15 +148,18 @@ class NetworkModel(Model):
     def shrink(self, rate: Tensor) -> None:
         """Weight decay, see :class:`Model`."""
         if self._decay:
-            self.flat[:, : self.n_weights].mul_(1.0 - rate * (self._decay * self._fade()))
+            self.flat[:, : self.n_weights].mul_(1.0 - rate * (self._decay * self._now(self._faded)))
 
     @property
     def n_taken(self) -> int:
         """Steps that were taken."""
-        return self._number
+        return int(self._count)
 
-    def _fade(self) -> float | Tensor:
-        return fade((self._count if self.flat.is_cuda else self._number) / self._n_steps)
+    def _now(self, of_steps: Tensor) -> Tensor:
+        """The number of the next step, of shape (1,)."""
+        if self.flat.is_cuda:
+            return of_steps.index_select(0, self._count.clamp(max=self._n_steps))
+        return of_steps[min(self._number, self._n_steps)].view(1)
 
     # --- forward ---
 
@@ -306,23 +314,20 @@ class NetworkModel(Model):
         Numbers are drawn once. Masks are parts of them, at a place that follows from the step: nothing has to be drawn, or
         remembered, from step to step.
         """
-        rate, size = self._dropout, like.numel()
-        if not rate:
+        size = like.numel()
+        if not self._dropout:
             return None
         pool = self._draw_pool(like.shape[0] * like.shape[1] * max(outputs for _, outputs in self.layers))
-        room = len(pool) - size
-        if like.is_cuda:
-            place = ((self._count * len(self.layers) + layer) * _STRIDE) % room
-            mask = pool[place + torch.arange(size, device=like.device)]
-        else:
-            mask = pool.narrow(0, ((self._number * len(self.layers) + layer) * _STRIDE) % room, size)
-        mask = mask.view_as(like.mT).mT
+        key = layer, size, len(pool)
+        if key not in self._places:
+            steps = torch.arange(self._n_steps + 1, device=like.device)
+            places = (steps * len(self.layers) + layer) * _STRIDE % (len(pool) - size)
+            self._places[key] = places, torch.arange(size, device=like.device)
+        places, every = self._places[key]
+        place = self._now(places)
+        mask = pool[place + every] if like.is_cuda else pool.narrow(0, int(place), size)
         # so that the variance is that of the faded rate
-        faded = self._fade() * rate
-        if isinstance(faded, float) and faded == rate:
-            return mask
-        strength = (faded / (1.0 - faded) * ((1.0 - rate) / rate)) ** 0.5
-        return 1.0 + strength * (mask - 1.0)
+        return torch.lerp(self._one, mask.view_as(like.mT).mT, self._now(self._strength))
 
     def _draw_pool(self, size: int) -> Tensor:
         """Numbers of which masks of up to some size are parts."""

@@ -97,7 +97,9 @@ def _kernels_for(model: Model) -> LinkStep | None:
     return LinkStep(form, model.flat, model.n_weights)
 
 
-def capture_graph(step: Callable[[], None], device: torch.device) -> torch.cuda.CUDAGraph:
+def capture_graph(
+    step: Callable[[], None], device: torch.device, warm_up: int = _WARM_UP_STEPS
+) -> torch.cuda.CUDAGraph:
     """Record a step that reads and writes fixed tensors on a CUDA device; ``replay`` runs it again in one launch.
 
     Capturing needs some steps to warm up, on a stream of their own: the caller restores what they have changed.
@@ -106,7 +108,7 @@ def capture_graph(step: Callable[[], None], device: torch.device) -> torch.cuda.
         side = torch.cuda.Stream(device)
         side.wait_stream(torch.cuda.current_stream(device))
         with torch.cuda.stream(side):
-            for _ in range(_WARM_UP_STEPS):
+            for _ in range(warm_up):
                 step()
         torch.cuda.current_stream(device).wait_stream(side)
         graph = torch.cuda.CUDAGraph()
@@ -134,7 +136,7 @@ class CapturedStep:
         self.rates = torch.zeros(self.at_once, step.model.n_runs, 1, dtype=step.rate.dtype, device=device)
         saved = [tensor.clone() for tensor in [*state, step.rate]]
         self.one = capture_graph(lambda: self._steps(1), device)
-        self.many = capture_graph(lambda: self._steps(self.at_once), device)
+        self.many = capture_graph(lambda: self._steps(self.at_once), device, warm_up=0)  # the first has warmed up
         for tensor, value in zip([*state, step.rate], saved, strict=True):
             tensor.copy_(value)
 
