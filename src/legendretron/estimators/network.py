@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from numbers import Integral, Real
 from typing import Any, ClassVar, NamedTuple, Self
 
+import joblib
 import numpy as np
 import scipy.sparse
 import torch
@@ -51,6 +51,8 @@ __all__ = ["LegendreNetClassifier"]
 
 #: Powers of ten at which strengths of logistic regression are tried at most, and the rise of the loss that ends the search.
 _DECADES, _CLEARLY = 7, 0.02
+#: Numbers of features, times classes, up to which logistic regression is fitted faster on the CPU than on a GPU.
+_MOST_ON_CPU = 2**20
 #: Standard errors by which networks must beat logistic regression on held-out rows.
 _MUST_GAIN = 1.0
 
@@ -292,7 +294,9 @@ class LegendreNetClassifier(SavedNetworkClassifier):
         if not repeats[0]:
             self._fit_without_folds(data, known, groups)
             return
-        problem = self._make_problem(data, repeats[0], known, device, seed, grouped=groups is not None)
+        small = data.X.size * data.n_classes <= _MOST_ON_CPU
+        beside = torch.device("cpu") if small else device
+        problem = self._make_problem(data, repeats[0], known, beside, seed, grouped=groups is not None)
         path = LogisticPath(problem, problem.n_path_folds)
         linear = _search_coarsely(path)
         dtype = torch.float64 if self.dtype == "float64" else torch.float32
@@ -411,7 +415,7 @@ class LegendreNetClassifier(SavedNetworkClassifier):
             for number, (_, held) in enumerate(folds):
                 fold[held] = number
             fold = np.unique(fold[rows], return_inverse=True)[1]
-        learned = learn_map(*of_rows, noise, fold, path.problem.device)
+        learned = learn_map(*of_rows, noise, fold, networks.model.flat.device)
         log_p, of_each = (
             learned.cross_fit(torch.from_numpy(logits)).numpy() for logits in (of_rows[0], networks.each[:, rows])
         )
@@ -450,7 +454,7 @@ class LegendreNetClassifier(SavedNetworkClassifier):
         self._calibrate_folds(log_p, *of_rows[1:])
         self.oof_proba_ = np.full((len(data.y), data.n_classes), np.nan)
         self.oof_proba_[rows] = swap_classes(np.exp(log_p))
-        self._oof_of = _digest(data.X, data.y)
+        self._oof_of = joblib.hash((data.X, data.y))
 
     def _calibrate_folds(self, log_p: np.ndarray, labels: np.ndarray, weight: np.ndarray) -> None:
         """Calibrate prediction sets on what the folds predict for rows that they have not seen, in the order of the link."""
@@ -518,7 +522,7 @@ class LegendreNetClassifier(SavedNetworkClassifier):
         known = getattr(self, "oof_proba_", None)
         if known is None or not isinstance(cv, Integral) or groups is not None or not np.isfinite(known).all():
             return super()._out_of_fold(X, y, cv, groups)
-        if self._oof_of == _digest(X, y):
+        if self._oof_of == joblib.hash((X, y)):
             log_p: np.ndarray = np.log(np.maximum(known, np.finfo(np.float64).tiny))
             return log_p
         return super()._out_of_fold(X, y, cv, groups)
@@ -568,10 +572,3 @@ def _search_coarsely(path: LogisticPath) -> PathPoint:
         elif path.loss(point) > (1.0 + _CLEARLY) * path.loss(best):
             break
     return best
-
-
-def _digest(X: np.ndarray, y: np.ndarray) -> str:
-    """What identifies the rows of a fit."""
-    digest = hashlib.sha256(np.ascontiguousarray(X, dtype=np.float64).tobytes())
-    digest.update(repr((X.shape, y.tolist())).encode())
-    return digest.hexdigest()

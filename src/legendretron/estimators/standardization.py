@@ -30,7 +30,10 @@ class Standardizer:
         if standardize:
             sparse = scipy.sparse.issparse(X)
             with np.errstate(over="ignore", invalid="ignore"):
-                scaler = StandardScaler(with_mean=not sparse).fit(X, sample_weight=weight)
+                scaler = StandardScaler(with_mean=not sparse)
+                # sums of a large table are taken in parts, as scikit-learn copies what it is given
+                for rows in [slice(None)] if sparse else chunks(*X.shape):
+                    scaler.partial_fit(X[rows], sample_weight=weight[rows])
             mean = mean if sparse else scaler.mean_.astype(np.float64)
             scale = scaler.scale_.astype(np.float64)
             if not np.isfinite(scale).all():
