@@ -18,7 +18,7 @@ export OMP_NUM_THREADS ?= 1
 # without bytecode on disk, each of the processes that tests start would compile all of torch
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-docs test-all lint types unit exhaustive coverage portable oldest resuming theory gallery docs bench rooms clean
+.PHONY: help demo test test-docs test-all lint types unit exhaustive coverage portable oldest resuming theory docs bench rooms clean
 
 help:
 	@echo "make demo        install into .venv and show the library at work"
@@ -30,7 +30,6 @@ help:
 	@echo "make coverage    the tests, with a coverage report"
 	@echo "make resuming    kill and resume a sweep ten times with each of two backends, and compare the results"
 	@echo "make theory      check every number of docs/theory.md and draw its figure"
-	@echo "make gallery     draw the pictures of docs/gallery.md by running its code"
 	@echo "make docs        build the documentation site into docs/_build/html; it runs the examples, in three minutes"
 	@echo "make bench       time everything beside its peers, and compare with the records; half an hour on a quiet machine"
 	@echo "make rooms       draw the imports between subpackages, and update the table in CONTRIBUTING.md"
@@ -96,9 +95,6 @@ resuming: $(VENV)/.tested
 
 theory: $(VENV)/.tested
 	$(BIN)/python examples/theory.py --out docs
-
-gallery: $(VENV)/.tested
-	$(BIN)/python docs/gallery.py
 
 docs: $(VENV)/.documented
 	$(BIN)/python -m sphinx --builder html --fail-on-warning --keep-going docs docs/_build/html

@@ -72,69 +72,20 @@ def defaults() -> str:
     )
 
 
-def made_up_tables() -> str:
-    """Log-loss and time of the default on made-up tables beside logistic regression."""
-    lines = [
-        [
-            name,
-            f"{found['log_loss_logistic']:.3f}",
-            f"{found['log_loss']:.3f}",
-            f"{found['worst_to_median']:.2f}",
-            f"{found['median_time_ratio']:.1f}",
-        ]
-        for name, found in record("made_up_tables")["tables"].items()
-    ]
-    head = ["table", "log-loss, LogisticRegressionCV", "ours", "worst split / median", "times as long to fit"]
-    return table(head, lines)
+def link_test_size(name: str) -> str:
+    """How often a true softmax is rejected, over all tables."""
+    found = [100 * row["rejected"] for row in record("link_test")[name] if not row.get("bend")]
+    return f"{min(found):.2g} to {max(found):.2g} %"
 
 
-def link_test_size() -> str:
-    """Share of false rejections of softmax, by table."""
-    rows = sorted(record("link_test")["size"], key=lambda row: row["rejected"])
-    shape = [f"{row['rows']:,} x {row['features']}, {row['classes']}" for row in rows]
+def link_test_power(bend: float = 0.5) -> str:
+    """How often the softmax is rejected where another link is right, by classes and rows."""
+    found = {(r["classes"], r["rows"]): r["rejected"] for r in record("link_test")["power"] if r["bend"] == bend}
+    classes, rows = (dict.fromkeys(key[i] for key in found) for i in (0, 1))
     return table(
-        ["labels drawn from a logistic regression of", "rows x features, classes", "rejected"],
-        [[row["label"], size, f"{100 * row['rejected']:.0f} %"] for row, size in zip(rows, shape, strict=True)],
+        ["classes", *(f"{n:,} rows" for n in rows)],
+        [[str(c), *(f"{100 * found[c, n]:.0f} %" for n in rows)] for c in classes],
     )
-
-
-def link_test_power() -> str:
-    """Share of rejections of softmax where another link is right, by rows, classes and bend."""
-    rows = record("link_test")["power"]
-    bends = sorted({row["bend"] for row in rows})
-    found = {(row["classes"], row["rows"], row["bend"]): row["rejected"] for row in rows}
-    head = ["classes", "rows", *(f"bend {bend:g}" for bend in bends)]
-    shapes = dict.fromkeys((classes, n) for classes, n, _ in found)
-    return table(head, [[str(c), f"{n:,}", *(f"{100 * found[c, n, bend]:.0f} %" for bend in bends)] for c, n in shapes])
-
-
-def speed() -> str:
-    keys = ("shape", "models", "dtype", "link")
-    gpu = {tuple(r[name] for name in keys): r["ms"] for r in record("training_speed_gpu")["rows"]}
-    rows = [
-        [
-            row["shape"],
-            str(row["models"]),
-            row["link"],
-            row["dtype"],
-            f"{row['ms']:.3g} ms",
-            "" if row["times_faster"] is None else f"{row['times_faster']:.1f}",
-            f"{row['of_logistic_regression']:.2f}",
-            f"{on_gpu:.2f} ms" if (on_gpu := gpu.get(tuple(row[name] for name in keys))) is not None else "",
-        ]
-        for row in record("training_speed")["rows"]
-    ]
-    head = [
-        "shape",
-        "models",
-        "link",
-        "precision",
-        "time per step",
-        "times faster than plain",
-        "relative to logistic regression",
-        "H200",
-    ]
-    return table(head, rows)
 
 
 def theory() -> str:
@@ -153,27 +104,8 @@ def theory() -> str:
     return table(head, rows)
 
 
-def families() -> str:
-    """Canonical families and predictors that were tried: accuracy and log-loss by data set."""
-    rows = record("canonical_families")["rows"]
-    data = list(dict.fromkeys(row["data"] for row in rows))
-    found = {(row["model"], row["data"]): row for row in rows}
-    models = dict.fromkeys(row["model"] for row in rows)
-    return table(
-        ["predictor, link", "canonical", *(f"{name}: accuracy, log-loss" for name in data)],
-        [
-            [
-                model,
-                "yes" if found[model, data[0]]["canonical"] else "no",
-                *(f"{found[model, name]['accuracy']:.1f}, {found[model, name]['log_loss']:.3f}" for name in data),
-            ]
-            for model in models
-        ],
-    )
-
-
-def by_problem(column: str, digits: int) -> str:
-    """A column of the table of AUCs, methods by problems, with the paper's AUCs."""
+def areas() -> str:
+    """The table of AUCs, methods by problems, with the paper's."""
     with (RESULTS / "table_auc" / "table_auc.csv").open() as file:
         found = {(row["method"], row["problem"]): row for row in csv.DictReader(file)}
     methods, problems = (list(dict.fromkeys(key[i] for key in found)) for i in (0, 1))
@@ -184,52 +116,8 @@ def by_problem(column: str, digits: int) -> str:
             (problem.split(",")[0], row["paper"]) for problem, row in zip(problems, cells, strict=True)
         )
         paper = " / ".join(f"{float(value):.1f}" for _, value in published)
-        rows.append(
-            [method, *(f"{float(row[column]):.{digits}f}" for row in cells), *([paper] if column == "auc" else [])]
-        )
-    return table(["method", *problems, *(["paper, MNIST / FMNIST"] if column == "auc" else [])], rows)
-
-
-def slopes() -> str:
-    rows = [
-        [
-            f"{row['spread']:g}",
-            f"{row['lipschitz_isotonic_s']:.2f} s",
-            f"{row['bregman_of_values_s']:.2f} s",
-            f"{row['bregman_of_labels_s']:.2f} s",
-            f"{row['generic_500_s'] / row['lipschitz_isotonic_500_s']:.0f}",
-            f"{row['largest_difference_500']:.0e}",
-        ]
-        for row in record("slope_bounds")["rows"]
-    ]
-    head = [
-        "spread of the predictors",
-        "Lipschitz isotonic, 60,000",
-        "Bregman, of values",
-        "Bregman, of labels",
-        "times faster than a generic solver, 500",
-        "largest difference to it",
-    ]
-    return table(head, rows)
-
-
-def head() -> str:
-    names = {
-        "head": "last layer alone, 1000 classes, 2048 features",
-        "vgg5": "VGG-5, 10 classes",
-        "resnet50": "ResNet-50, 1000 classes",
-    }
-    rows = [
-        [
-            names[row["network"]],
-            {"graph": "GPU alone (captured)", "eager": "plain loop", "compiled": "compiled"}[row["mode"]],
-            row["last layer"],
-            f"{row['ms']:.3f} ms",
-            f"{100 * (row.get('to plain', 1.0) - 1):+.1f} %",
-        ]
-        for row in record("head_speed")["rows"]
-    ]
-    return table(["network", "mode", "last layer", "time per step", "extra"], rows)
+        rows.append([method, *(f"{float(row['auc']):.2f}" for row in cells), paper])
+    return table(["method", *problems, "paper, MNIST / FMNIST"], rows)
 
 
 def cost() -> str:
@@ -281,9 +169,9 @@ def naive_times() -> str:
     return f"{min(known):.0f} to {max(known):.0f}"
 
 
-def mean_times() -> str:
-    text = (RESULTS / "defaults" / "defaults.md").read_text()
-    return re.search(r"Geometric mean of the ratios over 13 data sets: ([\d.]+)", text)[1]
+def found_in_defaults(pattern: str) -> str:
+    """A group of a pattern in the report on the defaults."""
+    return re.search(pattern, (RESULTS / "defaults" / "defaults.md").read_text())[1]
 
 
 def bars() -> str:
@@ -294,32 +182,6 @@ def bars() -> str:
         wanted = f"{'at least' if row['at_least'] else 'at most'} {row['wanted']:g}"
         rows.append([row["case"], reached, wanted, "" if row["met"] else "missed", f"`{row['record']}`"])
     return table(["case", "ratio", "wanted", "", "record"], rows)
-
-
-def scale_measured() -> str:
-    found = record("scale")
-    sent = {(s["features"], s["classes"], s["rows"]): s for s in found["processes"]["rows"]}
-    split = {(s["features"], s["classes"], s["rows"]): s for s in found["processes"]["classes"]}
-    rows = []
-    for step in found["steps"]:
-        key = step["features"], step["classes"], step["rows"]
-        by_classes = split.get(key)
-        rows.append([
-            f"{key[0]}, {key[1]:,}", f"{key[2]:,}", f"{step['parameters']:,}",
-            f"{1e3 * (step['gradient_seconds'] + step['update_seconds']):.3g} ms",
-            f"{sent[key]['bytes']:,}", f"{1e3 * sent[key]['message_seconds']:.2g} ms",
-            "" if by_classes is None else f"{by_classes['bytes']:,}",
-        ])  # fmt: skip
-    head = [
-        "features, classes",
-        "rows of a process",
-        "parameters",
-        "step of one process",
-        "bytes of a step, rows divided by two",
-        "time of that message",
-        "bytes of a step, classes divided by two",
-    ]
-    return table(head, rows)
 
 
 def duration(seconds: float) -> str:
@@ -345,6 +207,7 @@ def scale_rows() -> str:
             duration(row["seconds_a_pass"]["10 Gbit/s"]),
         ]
         for row in record("scale")["on_paper"]["rows"]
+        if row["rows"] in (1e8, 1e10)
     ]  # fmt: skip
     head = ["rows", "Parquet", "machines", "steps", "reading", "computing", "sending at 10 Gbit/s", "one pass"]
     return table(head, rows)
@@ -360,6 +223,7 @@ def scale_classes() -> str:
             f"{size(row['classes_divided_bytes'])}, {duration(row['classes_divided_seconds']['100 Gbit/s'])}",
         ]
         for row in record("scale")["on_paper"]["classes"]
+        if row["classes"] in (10_000, 1_000_000)
     ]  # fmt: skip
     head = ["classes", "divided by", "memory of a process", "computing a step", "gradient, to 8 groups of rows",
             "between the parts of the classes"]  # fmt: skip
@@ -424,15 +288,6 @@ def _power(difference: float) -> str:
 
 
 TABLES = {
-    "docs/scale.md": {
-        "measured": scale_measured,
-        "reading": lambda: f"{record('scale')['reading']['rows_a_second']:,.0f} rows a second",
-        "rows": scale_rows,
-        "classes": scale_classes,
-        "perrow": lambda: f"{record('scale')['on_paper']['class_parallel_bytes_a_row']:,.0f} bytes",
-        "crossing": scale_crossing,
-        "messages": lambda: str(record("scale")["processes"]["classes"][-1]["messages"]),
-    },
     "docs/guide/mixed_tables.md": {"mixed": mixed_tables},
     "docs/guide/large_data.md": {
         "streaming": streaming,
@@ -440,39 +295,33 @@ TABLES = {
         "default_million": lambda: streamed_log_loss("streamed, by default", 1_000_000),
         "five": lambda: streamed_log_loss("streamed, one pass", 5_000_000),
         "twenty": lambda: streamed_log_loss("streamed, one pass", 20_000_000),
+        "rows": scale_rows,
+        "classes": scale_classes,
+        "perrow": lambda: f"{record('scale')['on_paper']['class_parallel_bytes_a_row']:,.0f} bytes",
+        "crossing": scale_crossing,
     },
     "docs/performance.md": {
         "cost": cost,
-        "mean_times": mean_times,
+        "mean_times": lambda: found_in_defaults(r"Geometric mean of the ratios over 13 data sets: ([\d.]+)"),
         "naive": naive_times,
         "million_times": lambda: f"{record('large_table')['ratios']['fit_seconds']:.2g}",
+        "memory": lambda: str(record("sparse_memory")["peak_gb"]["all"]),
     },
     "benchmarks/README.md": {"bars": bars},
     "docs/choosing.md": {
         "defaults": defaults,
-        "made up": made_up_tables,
-        "size": link_test_size,
+        "size": lambda: link_test_size("size"),
+        "made_up_size": lambda: link_test_size("power"),
         "power": link_test_power,
     },
     "docs/guide/bending.md": {"networks": lambda: first_table("network")},
     "docs/results.md": {
-        "libsvm": lambda: first_table("table_libsvm"),
+        "wins": lambda: found_in_defaults(r"significantly better on some data sets: holds. On (\d+ of \d+)"),
         "cells": lambda: sentence("table_libsvm", "At noise 0"),
-        "runtime": lambda: first_table("runtime"),
         "minutes": lambda: sentence("runtime", "**1,800"),
-        "sizes": lambda: first_table("figure_training_size"),
-        "speed": speed,
-        "vgg": lambda: first_table("table_vgg"),
-        "head": head,
-        "auc": lambda: by_problem("auc", 2),
-        "brier": lambda: by_problem("brier", 4),
-        "slopes": slopes,
-        "transfer": lambda: first_table("loss_transfer"),
-        "memory": lambda: str(record("sparse_memory")["peak_gb"]["all"]),
-        "memory_fit": lambda: str(record("many_classes")["fit, one epoch"]["peak_gb"]),
-        "memory_evaluate": lambda: str(record("many_classes")["evaluate"]["peak_gb"]),
+        "auc": areas,
     },
-    "docs/theory.md": {"theory": theory, "families": families},
+    "docs/theory.md": {"theory": theory},
 }
 
 

@@ -1,10 +1,10 @@
 """
-Many classes that planes do not separate
-========================================
+Many classes with curved boundaries
+===================================
 
-Ten kinds of handwritten digits, each image reduced to five numbers. Logistic regression can only put flat borders
+Ten kinds of handwritten digits, each image reduced to five numbers. Logistic regression can only draw flat boundaries
 between the classes. :class:`~legendretron.estimators.LegendreTronClassifier` uses the same kind of scores, weighted
-sums of the features, but learns how scores become probabilities; so its borders may bend.
+sums of the features, but learns how scores become probabilities, so its boundaries can bend.
 """
 
 import matplotlib.pyplot as plt
@@ -38,7 +38,7 @@ for name, model in models.items():
     print(f"{name:20} {right[name]:.1%} of the test images right, log-loss {loss:.3f}")
 
 # %%
-# Where the borders lie: predictions in the plane of the first two of the five numbers, where the other three are at
+# The boundaries: predictions in the plane of the first two of the five numbers, where the other three are at
 # their mean.
 
 first, second = np.meshgrid(*(np.linspace(X[:, k].min(), X[:, k].max(), 200) for k in (0, 1)))
@@ -58,4 +58,4 @@ plt.show()
 
 # %%
 # With all 64 pixels, planes separate the digits well, and there is little left to gain: ``fit`` then often keeps
-# logistic regression. :doc:`When a learned link helps </choosing>` says how it decides.
+# logistic regression. :doc:`How defaults are chosen </choosing>` explains it.

@@ -1,10 +1,9 @@
 """
-Training on labels of which some are wrong
-==========================================
+Training on noisy labels
+========================
 
 A share of the training labels is replaced by other classes. How well are the *true* classes predicted? By default
-:class:`~legendretron.estimators.LegendreTronClassifier` tries out whether labels are better explained if some are
-wrong, and estimates how many.
+:class:`~legendretron.estimators.LegendreTronClassifier` tests whether some labels are wrong, and estimates how many.
 """
 
 import matplotlib.pyplot as plt
@@ -20,7 +19,7 @@ X, true = make_blobs(2000, centers=5, n_features=8, cluster_std=3.5, random_stat
 X, X_test, true, true_test = X[:800], X[800:], true[:800], true[800:]
 
 # %%
-# Each share is tried once. Rates are what ``fit`` estimates without being told.
+# ``fit`` estimates the rate by itself.
 
 settings = {"scoring": "neg_log_loss", "max_iter": 1000, "l1_ratios": (0,), "use_legacy_attributes": False}
 shares = np.array([0.0, 0.1, 0.2, 0.3, 0.4])
@@ -41,8 +40,8 @@ for share in shares:
     print(f"{share:.0%} wrong labels:", ", ".join(f"{name} {value:.1%} right" for name, value in right.items()))
 
 # %%
-# Wrong labels hardly change which class is predicted here. But the probabilities of logistic regression become those
-# of the labels as they were observed: it is never sure of anything, and its log-loss on true labels rises.
+# Label noise hardly changes which class is predicted here. But logistic regression predicts the probabilities of
+# observed labels: it becomes underconfident, and its log-loss on true labels rises.
 
 figure, axes = plt.subplots(1, 2, figsize=(8, 3.6), layout="constrained")
 for name, values in log_losses.items():

@@ -2,7 +2,7 @@
 Finding the wrong labels in a data set
 ======================================
 
-A tenth of the labels of handwritten digits is replaced at random. Which rows would one look at first?
+A tenth of the labels of handwritten digits is replaced at random. Which rows should be checked first?
 """
 
 import matplotlib.pyplot as plt
@@ -11,6 +11,7 @@ from sklearn.datasets import load_digits
 
 from legendretron import MultinomialLogisticClassifier
 from legendretron.datasets import symmetric_noise
+from legendretron.plots import LabelQualityDisplay
 
 X, true = load_digits(return_X_y=True)
 X, true = X[:1000], true[:1000]
@@ -29,7 +30,7 @@ print(
 print(f"estimated share of wrong labels: {clf.noise_rate_:.1%}")
 
 # %%
-# The sixteen most suspicious images. The label is above each; green ones are wrong labels, and rightly suspicious.
+# The sixteen most suspicious images. The given label is above each image: green if it is indeed wrong, red if not.
 
 figure, axes = plt.subplots(2, 8, figsize=(8, 2.9), layout="constrained")
 for ax, row in zip(axes.flat, rows, strict=False):
@@ -39,5 +40,8 @@ for ax, row in zip(axes.flat, rows, strict=False):
 plt.show()
 
 # %%
-# :class:`~legendretron.plots.LabelQualityDisplay` draws the doubts about all rows, and ``legendretron suspicious``
-# writes them to a table.
+# The probability that each label is wrong, row by row. ``wrong=`` marks the labels that really are, which only an
+# experiment knows. ``legendretron suspicious`` writes the rows to a table.
+
+LabelQualityDisplay.from_estimator(clf, X, y, wrong=y != true)
+plt.show()

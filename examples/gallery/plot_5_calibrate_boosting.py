@@ -1,8 +1,8 @@
 """
-Calibrating a gradient boosting
-===============================
+Calibrating gradient boosting
+=============================
 
-Gradient boosting is accurate and too sure of itself. :class:`~legendretron.estimators.LegendreCalibrator` learns, on
+Gradient boosting is accurate but overconfident. :class:`~legendretron.estimators.LegendreCalibrator` learns, on
 rows that the model has not seen, how its scores should become probabilities.
 """
 

@@ -1,10 +1,9 @@
 """
-A head in a network, trained on partly wrong labels
-===================================================
+A network head that learns from noisy labels
+============================================
 
 :class:`~legendretron.nn.LegendreHead` takes the place of the last layer of a network. With ``label_noise="learn"`` it
-tells labels as they are observed from those that are true, and learns the share of wrong ones along with everything
-else.
+distinguishes observed labels from true ones, and learns the noise rate along with everything else.
 """
 
 import matplotlib.pyplot as plt
@@ -61,7 +60,7 @@ print(f"plain {plain_right:.1%} right, with the head {learned_right:.1%}")
 print(f"share of wrong labels: 30 %, as learned by the head: {float(learned[-1].noise_rate):.0%}")
 
 # %%
-# The plain network predicts labels as they are observed, so it is never sure of the true ones.
+# The plain network predicts observed labels, so it is underconfident about the true ones.
 
 figure, ax = plt.subplots(figsize=(6, 4), layout="constrained")
 epochs = range(1, 16)
@@ -72,6 +71,6 @@ ax.legend()
 plt.show()
 
 # %%
-# A network that is large enough to learn wrong labels by heart finds too few of them: stop early, or give the share
-# if you know it, ``label_noise=0.3``. With labels that are all right, a learned link made no difference to the
-# networks that we tried (:doc:`results </results>`).
+# A network that is large enough to memorize wrong labels underestimates the rate: stop early, or give the rate if you
+# know it, ``label_noise=0.3``. With clean labels, a learned link made no difference to the networks that we tried
+# (:doc:`results </results>`).

@@ -64,5 +64,5 @@ ax.legend()
 plt.show()
 
 # %%
-# Here the two tables are made in the same way. Whether that is so for real ones is another matter: :doc:`on four
-# tasks </results/loss_transfer/loss_transfer>` it was tried.
+# Here both tables are simulated in the same way. On :doc:`four real tasks </results/loss_transfer/loss_transfer>`, a
+# transferred loss did not help.
