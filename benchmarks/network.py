@@ -33,6 +33,7 @@ from legendretron.estimators import network as estimators
 from legendretron.experiments import Batch, Experiment, Outcome, Record, Resources, Run
 from legendretron.experiments.rendering import described, markdown_table, write_report
 from legendretron.experiments.results import Results
+from legendretron.networks import inputs
 from study import BASELINE, MEASURES
 
 NETWORK, WITHOUT, LINEAR = "LegendreNetClassifier()", "LegendreNetClassifier(label_noise=None)", study.OURS
@@ -55,6 +56,7 @@ PARTS = {
     "ten folds": {"n_folds": 10},
     "three layers": {"hidden_layers": (128, 128, 128)},
     "wider": {"hidden_layers": (256, 256)},
+    "no encoding": {},
 }
 FROM_LIBSVM = tuple(name for name in study.LIBSVM if name != "news20")
 TABLES = (*FROM_LIBSVM, *study.FROM_SKLEARN, *other_tables.TABLES)
@@ -143,6 +145,7 @@ def settings(model: str, table: str) -> dict[str, Any]:
         **own,
         "test_size": 0.2,
         "changed": PARTS.get(model.removeprefix(f"{NETWORK}, "), {}) if "," in model else {},
+        **({"encoding": False} if model.endswith("no encoding") else {}),
     }
 
 
@@ -206,6 +209,17 @@ def other_links(clf: LegendreNetClassifier, held_out: tuple[np.ndarray, ...], X:
     }
 
 
+@contextmanager
+def change_encoding(model: str) -> Iterator[None]:
+    """Inside, networks see no feature in parts, if the model is the one without them."""
+    usual = inputs._PARTS
+    inputs._PARTS = 1 if model.endswith("no encoding") else usual
+    try:
+        yield
+    finally:
+        inputs._PARTS = usual
+
+
 @functools.cache
 def warm_up(model: str) -> None:
     """Compile what models of this library need."""
@@ -221,7 +235,7 @@ def execute(batch: Batch, resources: Resources) -> Outcome:
     for run in batch.runs:
         train, labels, test = label_noise.noisy_split(y, run.noise, run.seed)
         estimator = make(batch.model, run.seed)
-        with keep_held_out_logits() as kept:
+        with keep_held_out_logits() as kept, change_encoding(batch.model):
             found = study.fit_and_score(estimator, X[train], labels, X[test], y[test])
         if batch.model == NETWORK and run.noise == 0.0 and not estimator.is_linear_ and estimator.noise_rate_ == 0.0:
             found["other_links"] = other_links(estimator, kept[0], X[test], y[test])
