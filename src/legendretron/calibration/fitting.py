@@ -69,7 +69,7 @@ class Calibration(NamedTuple):
     ]  #: of the first folds or all: the average of the candidates, fitted to the other folds
 
     def cross_fit(self, scores: Tensor) -> Tensor:
-        """Log-probabilities of scores ``(..., n, C)`` of the same rows, each by a map that has not seen it; NaN without one."""
+        """Log-probabilities of scores ``(..., n, C)`` of the same rows, by maps that have not seen them; NaN without one."""
         log_p = torch.full_like(scores, torch.nan)
         for number, fitted in enumerate(self.fold_maps):
             held_out = torch.from_numpy(self.fold == number)
