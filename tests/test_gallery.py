@@ -41,6 +41,16 @@ def test_the_page_runs(tmp_path):
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 
 
+def test_the_five_minutes_run():
+    pytest.importorskip("matplotlib").use("Agg")
+    names = runpy.run_path(str(EXAMPLES / "gallery/plot_0_five_minutes.py"))
+    losses = {name: loss for name, _, loss, _ in names["rows"]}
+    assert losses.keys() == {"logistic regression", "gradient boosting", "linear", "network"}
+    assert losses["network"] < losses["gradient boosting"]
+    assert names["held"] > 0.85
+    assert (names["folder"] / "report.html").stat().st_size > 50_000
+
+
 @pytest.mark.parametrize(("script", "arguments", "least"), [
     # most of their time goes into importing torch and other libraries
     pytest.param("train_loop.py", ["--epochs", "5"], 0.9, marks=pytest.mark.exhaustive),
