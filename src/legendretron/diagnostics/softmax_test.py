@@ -62,7 +62,7 @@ class LinkTest:
     --------
     >>> test = LinkTest(5.0, 2, 0.08, 0.01, 0.02, np.arange(2), np.array([0.08, 0.08]))
     >>> str(test)
-    'softmax will do (p = 0.08)'
+    'softmax is not rejected (p = 0.08)'
     """
 
     statistic: float
@@ -100,7 +100,7 @@ class LinkTest:
         return cls(statistic, int(df), p_value, gain, error, np.arange(len(p_values)), p_values)
 
     def __str__(self) -> str:
-        return f"softmax {'is rejected' if self.is_rejected else 'will do'} (p = {self.p_value:.2g})"
+        return f"softmax {'is rejected' if self.is_rejected else 'is not rejected'} (p = {self.p_value:.2g})"
 
 
 def link_test(estimator: Any, X: Any, y: Any) -> LinkTest:

@@ -529,7 +529,7 @@ class LinearLinkClassifier(LinearPredictor):
             if known is not None:
                 raise ValueError(
                     "training continues with the label noise that was found in the first fit, but label_noise has been given "
-                    "since; set warm_start=False, or clone the estimator, to start anew."
+                    "since; set warm_start=False, or clone the estimator, to start over."
                 )
             return before.make_training_noise(), before
         if is_learned(self.label_noise) and online:
@@ -643,8 +643,8 @@ class LinearLinkClassifier(LinearPredictor):
         if bool(result.diverged.any()):
             highest = np.nanmax(result.history["train_loss"])
             warnings.warn(
-                f"Training has diverged: the loss has risen to {highest:.3g}, and the model is no better than one that looks "
-                f"at no feature. Lower {spell('learning_rate')}, got {self.learning_rate}.",
+                f"Training has diverged: the loss has risen to {highest:.3g}, and the model is no better than one that "
+                f"ignores the features. Lower {spell('learning_rate')}, got {self.learning_rate}.",
                 ConvergenceWarning,
                 stacklevel=4,
             )
@@ -665,8 +665,8 @@ class LinearLinkClassifier(LinearPredictor):
         test = None if self._tuning is None else self._tuning.link_test
         if test is None:
             raise AttributeError(
-                f"this {type(self).__name__} has no link_test_: links were not compared with logistic regression, or labels "
-                "were taken to be wrong; see legendretron.diagnostics.link_test."
+                f"this {type(self).__name__} has no link_test_: learned links were not compared with logistic regression, or "
+                "wrong labels were found; see legendretron.diagnostics.link_test."
             )
         return replace(test, classes=self.classes_)
 

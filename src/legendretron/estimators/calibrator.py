@@ -280,9 +280,9 @@ class LegendreCalibrator(SavedModel, ProbabilityClassifier):
         absent = np.setdiff1d(classes, y)
         if known is None and len(absent):
             warnings.warn(
-                f"y holds no row of {_join_labels(absent)}; the columns of scores are taken for {_join_labels(classes)}. "
-                "Such classes get what temperature and shared shape give them. Give classes= if the columns are others, or "
-                "more rows.",
+                f"y has no row of {_join_labels(absent)}; the score columns are assumed to be {_join_labels(classes)}. For "
+                "classes without rows, only temperature and shared shape are fitted. Pass classes= if the columns are "
+                "others, or add rows.",
                 stacklevel=3,
             )
         kept = np.flatnonzero(weight > 0)

@@ -63,9 +63,9 @@ class LabelQuality(ProbabilityClassifier):
     def _fitted_noise(self) -> FittedNoise:
         if self._noise is None:
             raise AttributeError(
-                f"this {type(self).__name__} knows nothing of wrong labels: it is not fitted, or label_noise is None, or "
-                "it is 'auto' but the strengths were given, so nothing was tried on held-out rows, or class_weight was "
-                "given, which hides how many are wrong. Give label_noise='symmetric'."
+                f"this {type(self).__name__} has no estimate of wrong labels: it is not fitted, or label_noise is None, or "
+                "label_noise is 'auto' but the penalties or class_weight were given, so it was not estimated. Set "
+                "label_noise='symmetric'."
             )
         return self._noise
 

@@ -296,7 +296,7 @@ class LegendreTronClassifier(LinearLinkClassifier):
                 raise ValueError(
                     "training continues with the logistic regression that was chosen in the first fit, but "
                     f"link_alpha={self.link_alpha!r} asks for a learned link; set warm_start=False, or clone the estimator, "
-                    "to start anew."
+                    "to start over."
                 )
             return
         settings = self._link_settings()
@@ -306,7 +306,7 @@ class LegendreTronClassifier(LinearLinkClassifier):
         if kind is not type(link) or any(fitted.get(name) != value for name, value in settings.items()):
             raise ValueError(
                 f"training continues with the link of the first fit, {type(link).__name__} with {fitted}, but link or "
-                "its settings have been changed; set warm_start=False, or clone the estimator, to start anew."
+                "its settings have been changed; set warm_start=False, or clone the estimator, to start over."
             )
 
     def _strengths(self) -> Strengths:

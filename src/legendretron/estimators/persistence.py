@@ -53,7 +53,7 @@ def part_to_state(model: Any, *classes: type[SavedModel]) -> dict[str, Any]:
     if type(model) not in classes:
         known = " or a ".join(cls.__name__ for cls in classes)
         raise ValueError(
-            f"estimator must be a {known} to be saved, got a {type(model).__name__}; pickle keeps what is of other libraries."
+            f"estimator must be a {known} to be saved, got a {type(model).__name__}; use pickle for other classes."
         )
     check_is_fitted(model)
     return {"class": type(model).__name__, "state": model.to_state()}

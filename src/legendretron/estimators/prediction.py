@@ -93,9 +93,9 @@ class ProbabilityClassifier(Classifier, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         if self._sets is None:
             raise AttributeError(
-                f"this {type(self).__name__} has predicted no rows that it has not seen: nothing was left to be chosen by "
-                "cross-validation, or training went on since. Call calibrate_sets(X, y) with rows that were held out from "
-                "the fit."
+                f"this {type(self).__name__} has no held-out predictions to calibrate sets on: nothing was chosen by "
+                "cross-validation, or training has continued since. Call calibrate_sets(X, y) with rows that were not used "
+                "in the fit."
             )
         return self._sets
 
