@@ -15,7 +15,6 @@ from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 
 from legendretron._internal.columns import quoted
-from legendretron._internal.extras import import_extra
 from legendretron._internal.labels import label_text
 from legendretron._internal.sklearn_compat import validate_parameters
 from legendretron.cli.command_options import CalibrateOptions
@@ -165,7 +164,6 @@ def calibrate(terminal: Terminal, options: CalibrateOptions) -> None:
         order=options.order.value, strength=options.strength, label_noise=noise, cv=options.cv
     )
     validate_parameters(calibrator)
-    import_extra("safetensors", "writing a model", "cli")
     if data is None and is_model(model):
         raise wrong("DATA", f"{str(model)!r} is a model; give a table to calibrate it on.")
     if data is None:

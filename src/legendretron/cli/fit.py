@@ -15,7 +15,6 @@ from typing import Any, Self
 import numpy as np
 
 from legendretron._internal.columns import quoted
-from legendretron._internal.extras import import_extra
 from legendretron._internal.sklearn_compat import validate_parameters
 from legendretron._internal.validation import check_device
 from legendretron.cli.command_options import EstimatorOptions, FitOptions, Model
@@ -99,7 +98,6 @@ def fit(terminal: Terminal, options: FitOptions) -> None:
             raise wrong(
                 name, "it is for penalties that are chosen, but all are given; leave it out, or give --alpha auto."
             )
-    import_extra("safetensors", "writing a model", "cli")
     began = time.perf_counter()
     if by_cluster:
         if fit_by_cluster(terminal, options, estimator):

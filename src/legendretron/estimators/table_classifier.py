@@ -261,5 +261,5 @@ _DEFAULTS: dict[str, Callable[[], BaseEstimator]] = {"estimator": LegendreTronCl
 
 def _encode(encoder: TableEncoder, X: Any) -> Any:
     """The encoded table with its names."""
-    pandas = import_extra("pandas", "encoding a table", "cli")
+    pandas = import_extra("pandas", "encoding a table", "tables")
     return pandas.DataFrame(np.asarray(encoder.transform(X)), columns=encoder.get_feature_names_out(), copy=False)
