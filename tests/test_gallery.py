@@ -62,3 +62,13 @@ def test_the_loss_that_a_trainer_logs_is_that_of_its_batches_when_gradients_are_
     trainer = transformers.Trainer(model=model, args=arguments, train_dataset=data)
     trainer.train()
     assert trainer.state.log_history[0]["loss"] == pytest.approx(expected, rel=1e-3)
+
+
+def test_the_five_minutes_run():
+    pytest.importorskip("matplotlib").use("Agg")
+    names = runpy.run_path(str(EXAMPLES / "gallery/plot_0_five_minutes.py"))
+    losses = {name: loss for name, _, loss, _ in names["rows"]}
+    assert losses.keys() == {"logistic regression", "gradient boosting", "linear", "network"}
+    assert losses["network"] < losses["gradient boosting"]
+    assert names["held"] > 0.85
+    assert (names["folder"] / "report.html").stat().st_size > 50_000

@@ -31,6 +31,24 @@ def test_every_public_class_and_function_has_an_example(room):
     assert [name for name, value in objects.items() if "Examples\n--------" not in (inspect.getdoc(value) or "")] == []
 
 
+def described_in(text):
+    """Parameters of a numpydoc docstring, each with the number of lines that describe it."""
+    section = re.search(r"^Parameters\n-+\n(.*?)(?=^\w[\w ]*\n-+$|\Z)", text, re.DOTALL | re.MULTILINE)
+    parts = re.split(r"^(\S.*)$", section[1], flags=re.MULTILINE) if section else [""]
+    return {name: told.rstrip().count("\n") for name, told in zip(parts[1::2], parts[2::2], strict=True)}
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_parameters_are_described_in_at_most_three_lines(room):
+    """The long story belongs to the notes of the class, or to the guide."""
+    module = importlib.import_module(f"legendretron.{room}")
+    public = [getattr(module, name) for name in module.__all__]
+    members = [member for value in public if inspect.isclass(value) for _, member in inspect.getmembers(value)]
+    own = [value for value in (*public, *members) if str(getattr(value, "__module__", "")).startswith("legendretron.")]
+    texts = {inspect.getdoc(value) or "" for value in own}
+    assert [name for text in texts for name, lines in described_in(text).items() if lines > 3] == []
+
+
 def test_the_first_picture_shows_the_records():
     image = pytest.importorskip("PIL.Image")
     overview = imported(ROOT / "docs" / "overview.py")

@@ -58,17 +58,17 @@ def declared(requirements):
     return [metadata.distribution(name) for name in found]
 
 
-def test_the_quick_start_runs_with_the_installed_wheel(wheel, tmp_path):
-    home = tmp_path / "venv"
-    venv.create(home, symlinks=True)
-    python = home / "bin" / "python"
+def install(wheel, folder, extras=()):
+    """Install the wheel into an empty environment; return its Python.
+
+    Dependencies take minutes to install. Those of this environment are lent, but only what the wheel says that it needs.
+    """
+    venv.create(folder, symlinks=True)
+    python = folder / "bin" / "python"
     found = subprocess.run(
         [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
-    install_line, commands = blocks("quickstart.md", "sh")
-    extras = re.fullmatch(r"pip install '\.\[([\w,]+)\]'", install_line.strip())[1].split(",")
-    # Dependencies take minutes to install. Those of this environment are lent, but only what the wheel says that it needs.
     with zipfile.ZipFile(wheel) as content:
         (name,) = [name for name in content.namelist() if name.endswith(".dist-info/METADATA")]
         own = content.read(name).decode()
@@ -86,25 +86,78 @@ def test_the_quick_start_runs_with_the_installed_wheel(wheel, tmp_path):
                 (packages / part).symlink_to(distribution.locate_file(part))
     assert not (packages / "sphinx").exists()
     assert not (packages / "ray").exists()
-    install = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--no-deps", str(wheel)]
-    subprocess.run(install, check=True, capture_output=True)
+    command = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--no-deps", str(wheel)]
+    subprocess.run(command, check=True, capture_output=True)
+    return python
 
-    work = tmp_path / "work"
+
+def run(command, folder, **settings):
+    """Run a command in a folder, without the settings of this process; return what it printed."""
+    environment = {
+        "HOME": str(folder),
+        "OMP_NUM_THREADS": "1",
+        "MPLBACKEND": "Agg",
+        "PATH": "/usr/bin:/bin",
+        **settings,
+    }
+    done = subprocess.run(
+        command,
+        shell=isinstance(command, str),
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+PLAIN = """
+from sklearn.datasets import load_iris
+X, y = load_iris(return_X_y=True)
+X_new = X
+{first_lines}
+import legendretron
+clf.save("model.safetensors")
+assert (legendretron.load("model.safetensors").predict(X) == clf.predict(X)).all()
+legendretron.EvaluationReport(clf, X, y).save("report.html")
+from legendretron.plots import ReliabilityDisplay
+lacking = {{
+    "tables": lambda: clf.tuning_,
+    "plots": lambda: ReliabilityDisplay.from_estimator(clf, X, y),
+    "export": lambda: clf.to_onnx("model.onnx"),
+}}
+for extra, use in lacking.items():
+    try:
+        use()
+    except ImportError as error:
+        assert f"pip install 'legendretron[{{extra}}]'" in str(error), error
+    else:
+        raise AssertionError(f"{{extra}} is installed")
+"""
+
+
+def test_a_plain_installation_fits_saves_and_reports(wheel, tmp_path):
+    python = install(wheel, tmp_path / "venv")
+    first = re.search(r"^```python\n(.*?)^```$", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)[1]
+    (tmp_path / "plain.py").write_text(PLAIN.format(first_lines=first))
+    run([python, "plain.py"], tmp_path)
+    assert (tmp_path / "report.html").stat().st_size > 10_000
+
+
+def test_the_quick_start_runs_with_the_installed_wheel(wheel, tmp_path):
+    home, work = tmp_path / "venv", tmp_path / "work"
+    install_line, commands = blocks("quickstart.md", "sh")
+    extras = re.fullmatch(r"pip install '\.\[([\w,]+)\]'", install_line.strip())[1].split(",")
+    python = install(wheel, home, extras)
     work.mkdir()
     lines = [*blocks("quickstart.md"), "import legendretron", "print('installed at', legendretron.__file__)"]
     (work / "start.py").write_text("\n".join(lines))
-    environment = {
-        "PATH": f"{home / 'bin'}:/usr/bin:/bin",
-        "HOME": str(tmp_path),
-        "OMP_NUM_THREADS": "1",
-        "MPLBACKEND": "Agg",
-    }
-    done = subprocess.run([python, "start.py"], cwd=work, env=environment, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert f"installed at {home}" in done.stdout
-    assert float(done.stdout.split()[0]) > 0.9
+    printed = run([python, "start.py"], work)
+    assert f"installed at {home}" in printed
+    assert float(printed.split()[0]) > 0.9
     for line in commands.splitlines():
-        done = subprocess.run(line, shell=True, cwd=work, env=environment, capture_output=True, text=True, timeout=300)
-        assert done.returncode == 0, done.stderr[-3000:]
+        run(line, work, PATH=f"{home / 'bin'}:/usr/bin:/bin")
     assert re.match(r"prediction,p\(0\)", (work / "predictions.csv").read_text())
     assert (work / "reliability.png").exists()

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from legendretron._internal.extras import import_extra
 from legendretron._internal.files import write_atomically
 
 __all__ = ["export_onnx", "onnx_model"]
@@ -34,13 +35,8 @@ def onnx_model(module: nn.Module, example: Tensor, inputs: str, outputs: list[st
         raise ValueError(f"example must be a tensor with a first axis for the batch, got {shape}.")
     if any(p.is_floating_point() and p.dtype.itemsize < 4 for p in module.parameters()):
         raise ValueError("module has parameters of half precision, which onnxruntime cannot run; use module.float().")
-    try:
-        import onnx  # noqa: F401
-        import onnxscript  # noqa: F401
-    except ImportError as error:
-        raise ImportError(
-            "export to ONNX needs the packages onnx and onnxscript: pip install legendretron[export]"
-        ) from error
+    for library in ("onnx", "onnxscript"):
+        import_extra(library, "export to ONNX", "export")
     if example.shape[0] < 2:  # one row would be taken for a constant
         example = example.expand(2, *example.shape[1:]).contiguous()
     plain = copy.deepcopy(module).eval()

@@ -251,8 +251,8 @@ def test_files_in_the_wrong_place(run, tables, predictions, tmp_path):
     model, data, out = tables / "iris.safetensors", tables / "iris.csv", ["-t", "kind", "-o", tmp_path / "c"]
     assert "is a model; give a table to calibrate it on" in run("calibrate", model, *out, code=2).error
     assert "is a table, not a model" in run("calibrate", data, model, *out, code=1).error
-    assert "'--target': which column holds the labels?" in run("calibrate", data, *out[2:], code=2).error
-    assert "'--target': which column holds the labels?" in run("calibrate", model, data, *out[2:], code=2).error
+    assert "'--target': which column contains the labels?" in run("calibrate", data, *out[2:], code=2).error
+    assert "'--target': which column contains the labels?" in run("calibrate", model, data, *out[2:], code=2).error
     assert "'--input': it is for PREDICTIONS" in run("calibrate", model, data, *out, "--input", "proba", code=2).error
     (tmp_path / "p.libsvm").write_text("1 1:0.5\n")
     assert "is LIBSVM text, whose columns have no names" in run("calibrate", tmp_path / "p.libsvm", *out, code=1).error

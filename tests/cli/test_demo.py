@@ -33,6 +33,6 @@ def test_demo_shows_both_sides(run, tmp_path):
     """Digits are better by a learned link and by networks, and logistic regression is chosen for the tumours."""
     ran = run("demo", "--out", tmp_path)
     assert "On the test rows it is better: log-loss " in ran.out
-    assert "Networks beside boosting: better, log-loss " in ran.out
+    assert "Networks compared with boosting: better, log-loss " in ran.out
     assert "So both are logistic regression" in ran.out
     assert "compiles code" in ran.err

@@ -119,11 +119,10 @@ def test_disk_full(run, tables, tmp_path, monkeypatch):
     assert ran.json["error"] == message.format(str(tmp_path / "p.csv"))
 
 
-@pytest.mark.parametrize("library", ["safetensors", "pandas"])
-def test_missing_libraries(run, tables, tmp_path, monkeypatch, library):
-    monkeypatch.setitem(sys.modules, library, None)
+def test_without_pandas(run, tables, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
     error = run(*fit_words(tables, tmp_path), code=1).error
-    assert f"needs {library}: pip install 'legendretron[cli]'." in error
+    assert "needs pandas: pip install 'legendretron[tables]'." in error
 
 
 def test_without_typer(monkeypatch, capsys):

@@ -185,10 +185,10 @@ def test_few_rows_are_worth_a_word(run, tmp_path, stream):
     words = ["fit", tmp_path / "t.csv", "-t", "y", "-o", tmp_path / "m", *LOGISTIC, *stream]
     three, one = run(*words).err.splitlines()
     assert three.startswith("warning: 3 rows are hardly enough to learn from")
-    assert one.startswith("warning: there is one row only of 'Nein': ")
+    assert one.startswith("warning: there is only one row of 'Nein': ")
     small_table(tmp_path / "t.csv", 30, y=["u", *["v", "w"] * 14, "w"])
     (one,) = run(*words).err.splitlines()
-    assert one.startswith("warning: there is one row only of 'u': ")
+    assert one.startswith("warning: there is only one row of 'u': ")
     small_table(tmp_path / "t.csv", 30)
     assert run(*words).err == ""
 
@@ -226,7 +226,7 @@ def test_columns_of_shares(run, tmp_path):
 
 def test_sets_that_cannot_be_predicted(run, tables):
     words = ["predict", tables / "iris.safetensors", tables / "iris.csv", "--sets"]
-    assert "knows nothing of rows that it has not seen" in run(*words, 0.9, code=2).err
+    assert "has no held-out predictions" in run(*words, 0.9, code=2).err
     assert "fit it without --alpha" in run(*words, 0.9, code=2).err
 
 

@@ -254,7 +254,7 @@ def test_without_noise_rows_are_still_in_order(run, noisy, tables):
 def test_wrong_usage_of_suspicious(run, noisy, model):
     path, _ = model
     words = ["suspicious", path, noisy]
-    assert "'--target': which column holds the labels?" in run(*words, code=2).error
+    assert "'--target': which column contains the labels?" in run(*words, code=2).error
     assert "--threshold" in run(*words, "-t", "kind", "--threshold", 2, code=2).error
     assert "must end in .csv" in run(*words, "-t", "kind", "-o", "s.txt", code=2).error
 

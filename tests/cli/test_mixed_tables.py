@@ -241,7 +241,7 @@ def test_leading_zeros_are_categories(run, tmp_path, stream):
     words = ["fit", tmp_path / "t.csv", "-t", "y", "-o", tmp_path / "m", *QUICK, "--epochs", 20, *stream]
     ran = run(*words)
     (warning,) = ran.err.splitlines()
-    assert "column 'zip' holds numbers with leading zeros, such as '00136', and is taken for categories" in warning
+    assert "column 'zip' holds numbers with leading zeros, such as '00136', and is treated as categories" in warning
     assert "--categorical zip spares you this remark; --numeric zip makes them numbers." in warning
     names = legendretron.load(tmp_path / "m").encoder_.get_feature_names_out().tolist()
     assert names == ["zip=00136", "zip=80331", "zip is missing", "a"]

@@ -313,7 +313,7 @@ def test_files_that_are_not_there(run, tmp_path, broken):
 
 def test_a_target_must_be_named(broken, run, tmp_path):
     error = run("fit", broken, "-o", tmp_path / "model", code=2).error
-    assert "which column is to be predicted? There are: a, b, c, d, kind" in error
+    assert "which column should be predicted? There are: a, b, c, d, kind" in error
 
 
 def test_no_part_is_replaced(broken, run):

@@ -114,7 +114,7 @@ def test_an_estimated_rate_is_used_and_its_interval():
 
 def test_what_has_seen_no_other_rows_says_so():
     model = LegendreTronClassifier("softmax", alpha=0.01, warm_start=True).fit(X[TRAIN], Y[TRAIN])
-    with pytest.raises(AttributeError, match=r"has predicted no rows that it has not seen.*calibrate_sets"):
+    with pytest.raises(AttributeError, match=r"has no held-out predictions to calibrate sets on.*calibrate_sets"):
         model.predict_set(X)
     model.calibrate_sets(X[TRAIN], Y[TRAIN], cv=4)
     assert coverage(model.predict_set(X[TEST], score="probability")) == pytest.approx(0.9, abs=0.03)

@@ -155,7 +155,7 @@ def test_it_has_nothing_that_its_estimator_has_not(noisy, tmp_path):
     assert other.predict_proba(frame).shape == (200, 2)
     assert other.score(frame, y) > 0.8
     assert not [name for name in ("coef_", "loss_", "find_label_issues", "to_onnx") if hasattr(other, name)]
-    with pytest.raises(ValueError, match="to be saved, got a HistGradientBoostingClassifier; pickle keeps"):
+    with pytest.raises(ValueError, match="to be saved, got a HistGradientBoostingClassifier; use pickle"):
         other.save(tmp_path / "m")
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(other)).predict(frame), other.predict(frame))
     vectors = TableClassifier(LinearSVC()).fit(frame, y)

@@ -6,7 +6,7 @@ import torch
 from legendretron.training import History, train
 from tests.saved_files import forge, write
 
-REMOVE = "Remove the file to start anew, or choose another path"
+REMOVE = "Remove the file to start over, or choose another path"
 
 
 class _Died(Exception):

@@ -187,12 +187,9 @@ def _check_tree(value: Any, depth: int) -> None:
 
 
 def _safetensors(framework: str) -> Any:
-    try:
-        import safetensors
+    import safetensors
 
-        importlib.import_module(f"safetensors.{framework}")
-    except ImportError as error:  # pragma: no cover
-        raise ImportError("saving and loading need safetensors: pip install 'legendretron[save]'.") from error
+    importlib.import_module(f"safetensors.{framework}")
     return safetensors
 
 

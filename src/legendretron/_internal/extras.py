@@ -42,8 +42,8 @@ class LazyExtra:
         return getattr(import_extra(*self._needed), name)
 
 
-pandas = LazyExtra("pandas", "reading tables", "cli")
-arrow = LazyExtra("pyarrow", "reading tables", "cli")
-arrow_datasets = LazyExtra("pyarrow.dataset", "reading tables", "cli")
-compute = LazyExtra("pyarrow.compute", "reading tables", "cli")
-parquet = LazyExtra("pyarrow.parquet", "reading tables", "cli")
+pandas = LazyExtra("pandas", "reading tables", "tables")
+arrow = LazyExtra("pyarrow", "reading tables", "tables")
+arrow_datasets = LazyExtra("pyarrow.dataset", "reading tables", "tables")
+compute = LazyExtra("pyarrow.compute", "reading tables", "tables")
+parquet = LazyExtra("pyarrow.parquet", "reading tables", "tables")

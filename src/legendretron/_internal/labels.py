@@ -89,14 +89,14 @@ def similar_words(texts: Iterable[Any], what: str, of: Collection[Any] | None = 
     Examples
     --------
     >>> similar_words(["Yes", "yes", "no"], "y has labels")
-    "y has labels that differ only by case or white space, and are taken for different ones: 'Yes' and 'yes'."
+    "y has labels that differ only by case or white space, and are treated as different: 'Yes' and 'yes'."
     """
     groups = [group for group in similar_texts(texts) if of is None or any(text in of for text in group)]
     if not groups:
         return None
     shown = "; ".join(" and ".join(map(repr, group[:_MOST_NAMED])) for group in groups[:_MOST_NAMED])
     rest = f"; and {len(groups) - _MOST_NAMED} more" if len(groups) > _MOST_NAMED else ""
-    return f"{what} that differ only by case or white space, and are taken for different ones: {shown}{rest}."
+    return f"{what} that differ only by case or white space, and are treated as different: {shown}{rest}."
 
 
 def label_text(label: Any) -> str:

@@ -20,15 +20,15 @@ __all__ = ["CalibratedLink"]
 class CalibratedLink(Link):
     r"""The link that a calibrator has learned: :math:`p = \mathrm{softmax}(A s + B e^s + b)`, see :class:`CalibrationMap`.
 
-    Its probabilities end at a floor, so it is no map onto the whole simplex: :meth:`link` of what it does not reach is NaN.
-    Its log-loss is proper where it is one-to-one. Nothing in it is trained together with a predictor.
+    Its probabilities have a floor, so it does not reach the whole simplex: :meth:`link` is NaN for probabilities below the
+    floor. Its log-loss is proper where the map is one-to-one. It is fitted to given scores, not together with a predictor.
 
     Parameters
     ----------
     n_classes : int
         ``C``.
     rank : int
-        Of the matrices off their diagonals, see :class:`CalibrationMap`.
+        Rank of the matrices off their diagonals, see :class:`CalibrationMap`.
     dtype : torch.dtype
         Precision of the buffers.
 

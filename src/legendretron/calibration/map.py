@@ -27,11 +27,11 @@ class CalibrationMap(nn.Module):
         s = \log\bigl((1 - \epsilon)\,\mathrm{softmax}(\tau x) + \epsilon / C\bigr), \qquad
         z = A s + B e^s + b, \qquad \log p = \mathrm{log\,softmax}(z).
 
-    The matrices are diagonal but for a part of low rank: :math:`A = \mathrm{diag}(a) + U V^\top`, where :math:`V` has
-    orthonormal columns, the directions of the scores that all classes see; and :math:`B` likewise.
+    The matrices are diagonal plus low rank: :math:`A = \mathrm{diag}(a) + U V^\top`, where the columns of :math:`V` are
+    orthonormal directions in the space of scores, shared by all classes; :math:`B` likewise.
 
-    A new map is the identity on probabilities, but for the floor. What is learned are buffers, not parameters: a network
-    that ends in the map can be trained further and the map stays as it was fitted.
+    A new map is the identity on probabilities, except for the floor. All that is learned is stored in buffers, not in
+    parameters: a network that ends in the map can be trained further without changing the map.
 
     Parameters
     ----------
@@ -40,8 +40,8 @@ class CalibrationMap(nn.Module):
     rank : int
         Number of columns of :math:`V`; 0 for diagonal matrices.
     ordered : bool
-        Whether the order of the classes in a row is kept whatever the rounding: a class of a higher score never gets a lower
-        probability. Meant for :math:`A` and :math:`B` that are multiples of the identity and make an increasing function.
+        Whether to enforce the order of the classes in a row despite rounding: a class with a higher score never gets a lower
+        probability. For :math:`A` and :math:`B` that are multiples of the identity and give an increasing function.
     dtype : torch.dtype
         Precision of the buffers.
 

@@ -1,14 +1,14 @@
-r"""Prediction sets: the classes among which the true one is, with a probability that is asked for.
+r"""Prediction sets: sets of classes that contain the true class with a given probability.
 
-A set holds the classes whose score is at most a threshold, and the threshold is a quantile of the scores that the labels of
-other rows have, by a model that has not seen these rows (split conformal prediction). Scores of a class :math:`k` are
+A set contains the classes whose score is at most a threshold. The threshold is a quantile of the scores of the labels of
+other rows, by a model that was not fitted to these rows (split conformal prediction). The score of a class :math:`k` is
 
 - ``"cumulated"``: the probability of all classes that are more probable, :math:`\sum_{j: p_j > p_k} p_j`, as in adaptive
   prediction sets (Romano, Sesia and Candès, 2020). The most probable class has the score 0, so no set is empty. With a
   uniform draw :math:`u` for each row, a share :math:`u\, p_k` is added: then coverage is exact, and sets may be empty.
-- ``"probability"``: :math:`1 - p_k`, which makes the smallest sets on average, of which some can be empty.
+- ``"probability"``: :math:`1 - p_k`, which gives the smallest sets on average; some of them may be empty.
 
-**Wrong labels.** Sets that are calibrated on wrong labels have to hold these too, and are too large. With the
+**Wrong labels.** Sets that are calibrated on wrong labels must contain these, too, and are too large. With the
 transition matrix :math:`T` of the labels (rows are true classes), a row with the label :math:`y` counts with the mass
 :math:`(T^{-1})_{yk}` for each class :math:`k`. These masses, of which some are negative, have the expectation
 :math:`P(\text{true} = k \mid x)`, so that the share of the mass at scores up to :math:`t` is, on average, the share of true
@@ -66,7 +66,7 @@ def set_scores(p: np.ndarray, score: str, draws: np.ndarray | None = None) -> np
 
 @dataclass(frozen=True, eq=False)
 class SetCalibration:
-    """What prediction sets are calibrated on: rows, and what a model that has not seen them predicts for them.
+    """Calibration of prediction sets: held-out labels and the probabilities predicted for them.
 
     Estimators have it as ``set_calibration_``.
 

@@ -135,10 +135,10 @@ def legendretron(
         bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Classify tables of data with probabilities that can be trusted.
+    """Classify the rows of a table, with calibrated probabilities.
 
-    Give a table and the column to predict; a model is fitted that gives every row a probability for each class. Unlike
-    ordinary (logistic) regression, it also learns from the data how scores turn into probabilities.
+    Pass a table and the column to predict: the fitted model predicts a probability of each class for every row. Unlike
+    logistic regression, it also learns from the data how scores turn into probabilities.
 
     Start with: legendretron fit data.csv --target label --out model.safetensors
     """

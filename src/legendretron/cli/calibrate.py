@@ -15,7 +15,6 @@ from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 
 from legendretron._internal.columns import quoted
-from legendretron._internal.extras import import_extra
 from legendretron._internal.labels import label_text
 from legendretron._internal.sklearn_compat import validate_parameters
 from legendretron.cli.command_options import CalibrateOptions
@@ -165,7 +164,6 @@ def calibrate(terminal: Terminal, options: CalibrateOptions) -> None:
         order=options.order.value, strength=options.strength, label_noise=noise, cv=options.cv
     )
     validate_parameters(calibrator)
-    import_extra("safetensors", "writing a model", "cli")
     if data is None and is_model(model):
         raise wrong("DATA", f"{str(model)!r} is a model; give a table to calibrate it on.")
     if data is None:
@@ -202,7 +200,7 @@ def _read_scores(terminal: Terminal, options: CalibrateOptions) -> tuple[Any, np
             f"{str(path)!r} is LIBSVM text, whose columns have no names; give a CSV, TSV or Parquet file of predictions."
         )
     if target is None:
-        raise missing_target("which column holds the labels?", path, kind, options.text)
+        raise missing_target("which column contains the labels?", path, kind, options.text)
     for name, columns in find_given(options, "features", "drop").items():
         if target in columns:
             raise wrong(name, f"{target!r} is the target; leave it out here.")
@@ -218,7 +216,7 @@ def _of_model(
 ) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, Any]:
     """Features, probabilities, labels and classes of a table, and the model, frozen."""
     estimator = load_estimator(options.model)
-    table, places = read_labelled_table(terminal, estimator, data, options, "which column holds the labels?")
+    table, places = read_labelled_table(terminal, estimator, data, options, "which column contains the labels?")
     p = np.exp(log_probabilities(estimator, table)).astype(np.float64)
     classes = estimator.classes_
     return features_for(estimator, table), p, classes[places], classes, FrozenEstimator(estimator)
@@ -332,4 +330,4 @@ def _choice(calibrator: LegendreCalibrator) -> dict[str, Any]:
 def _gain(before: float, after: float) -> str:
     """Say whether calibration has helped."""
     text = f"log-loss on held-out rows: {after:.4f}, before {before:.4f}"
-    return text if after < before else f"{text}; nothing is gained, so keep the model as it is, or give more rows"
+    return text if after < before else f"{text}; calibration did not help: keep the model as it is, or use more rows"

@@ -59,11 +59,11 @@ class _Outcome:
         chosen = f"LegendreTron chose {self.choice['text']}."
         if self.choice["model"] == "logistic regression":
             linear = (
-                f"So both are logistic regression, with penalties of their own choice: {self._pair(_OURS, _LOGISTIC)}."
+                f"So both are logistic regression, each with the penalty that it chose: {self._pair(_OURS, _LOGISTIC)}."
             )
         else:
             linear = f"On the test rows it is {self._verdict(_OURS)}: {self._pair(_OURS, _LOGISTIC)}."
-        networks = f"Networks beside boosting: {self._verdict(_NETWORKS)}, {self._pair(_NETWORKS, _BOOSTING)}."
+        networks = f"Networks compared with boosting: {self._verdict(_NETWORKS)}, {self._pair(_NETWORKS, _BOOSTING)}."
         return f"{chosen}\n{linear}\n{networks}"
 
     def _verdict(self, model: str) -> str:
@@ -106,7 +106,7 @@ def demo(terminal: Terminal, options: DemoOptions) -> None:
 
 def _compile(terminal: Terminal) -> None:
     """Train for a moment, so that the seconds in the tables are those of every fit but the first one."""
-    terminal.note("getting ready: the first fit after the installation compiles code, which takes some seconds ...")
+    terminal.note("getting ready: the first fit after installation compiles code, which takes a few seconds ...")
     X = np.random.default_rng(0).normal(size=(400, COMPONENTS))
     LegendreTronClassifier(max_epochs=1, random_state=0).fit(X, np.arange(400) % 10)
     LegendreNetClassifier(max_steps=50, random_state=0).fit(X, np.arange(400) % 10)

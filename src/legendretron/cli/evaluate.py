@@ -74,7 +74,7 @@ def evaluate(terminal: Terminal, options: EvaluateOptions) -> None:
     kind = format_for(data, options.format) if parts is None else parts.format
     if options.target is None and kind != "libsvm":
         first = data if parts is None else parts.files[0]
-        raise missing_target("which column holds the true classes?", first, kind, options.text)
+        raise missing_target("which column contains the true classes?", first, kind, options.text)
     watch = DriftWatch()
     if parts is not None:
         check_streamable(find_given(options, "report", "against", "weight"))

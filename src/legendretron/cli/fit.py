@@ -15,7 +15,6 @@ from typing import Any, Self
 import numpy as np
 
 from legendretron._internal.columns import quoted
-from legendretron._internal.extras import import_extra
 from legendretron._internal.sklearn_compat import validate_parameters
 from legendretron._internal.validation import check_device
 from legendretron.cli.command_options import EstimatorOptions, FitOptions, Model
@@ -99,7 +98,6 @@ def fit(terminal: Terminal, options: FitOptions) -> None:
             raise wrong(
                 name, "it is for penalties that are chosen, but all are given; leave it out, or give --alpha auto."
             )
-    import_extra("safetensors", "writing a model", "cli")
     began = time.perf_counter()
     if by_cluster:
         if fit_by_cluster(terminal, options, estimator):
@@ -242,7 +240,7 @@ def _warn_of_few_rows(classes: np.ndarray, counts: np.ndarray, terminal: Termina
         terminal.warning(f"{rows} rows are hardly enough to learn from: what the model has found may be chance")
     if len(alone):
         terminal.warning(
-            f"there is one row only of {quoted(alone)}: the model can hardly know what such rows are like, nor can it be "
+            f"there is only one row of {quoted(alone)}: the model can hardly learn this class, and cannot be "
             "judged; add rows, or leave those out"
         )
 
@@ -266,7 +264,7 @@ def _settings(given: list[str]) -> dict[str, Any]:
 def _read(options: FitOptions, format: str) -> Table:
     data, numeric = options.data, options.numeric or []
     if options.target is None and format != "libsvm":
-        raise missing_target("which column is to be predicted?", data, format, options.text)
+        raise missing_target("which column should be predicted?", data, format, options.text)
     shares = _share_columns(options, format)
     table = read_columns(
         data, None if shares else options.target, features=[*options.features, *shares] if options.features else None,

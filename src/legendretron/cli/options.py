@@ -138,19 +138,19 @@ data_argument = partial(
     argument,
     "DATA",
     "The table: CSV or TSV (first line: column names), Parquet, Feather, JSON lines, Excel (its first sheet), or LIBSVM "
-    "text; text also as .gz, .bz2, .xz. White space at the ends of text and names is taken off. - is standard input, CSV "
-    "unless --format is given. Several files with the same columns: a folder, or a pattern in quotes, such as "
+    "text; text may be compressed (.gz, .bz2, .xz). White space around text and names is removed. - is standard input, CSV "
+    "unless --format is given. For several files with the same columns, pass a folder, or a pattern in quotes, such as "
     "'part-*.parquet'.",
 )
-any_model_argument = partial(argument, "MODEL", "A file that 'legendretron fit' or 'legendretron calibrate' wrote.")
+any_model_argument = partial(argument, "MODEL", "A model from 'legendretron fit' or 'legendretron calibrate'.")
 stream_option = partial(
     data_option,
-    "Read DATA in batches, in little memory.",
+    "Read DATA in batches, to save memory.",
     "--stream/--no-stream",
     default="if DATA is a folder, a pattern or more than 1 GiB",
 )
-keep_option = partial(option, "Column of DATA to write before the others, as it stands there; repeat it for several.")
-target_option = partial(data_option, "Column of the labels. LIBSVM text needs none.", "--target", "-t")
+keep_option = partial(option, "Column of DATA to copy to the output, before the other columns; repeat for several.")
+target_option = partial(data_option, "Column of the labels. Not needed for LIBSVM text.", "--target", "-t")
 
 
 @dataclass(kw_only=True)
@@ -158,25 +158,23 @@ class TableOptions:
     """How a table is read."""
 
     missing: Missing = data_option(
-        "Missing values. impute: the mean of a column, and a mark that there was none; of text, a category of its own. "
-        "drop-rows: rows with missing values are left out. error: stop.",
+        "Missing values. impute: use the mean of the column and add a column that marks them; for text, use a category of "
+        "its own. drop-rows: leave out rows with missing values. error: stop.",
         value=Missing.impute,
     )
-    sep: str | None = data_option(
-        "Character between the columns of CSV.", default="comma, semicolon, tab or |, as found"
-    )
+    sep: str | None = data_option("Separator of the columns of CSV.", default="comma, semicolon, tab or |, detected")
     decimal: str | None = data_option(
-        "Decimal mark of text, . or ,.", default="as found; a comma not where columns are separated by it"
+        "Decimal mark in text, . or ,.", default="detected; never a comma if that separates columns"
     )
     thousands: str | None = data_option(
-        "What separates thousands in text, as . in 1.234,56: . , ' or a space.", default="nothing does"
+        "Thousands separator in text, such as . in 1.234,56: . , ' or a space.", default="none"
     )
     encoding: str | None = data_option("Encoding of text.", default="UTF-8, else Windows-1252 with a warning")
     na_values: list[str] | None = data_option(
-        "Text that stands for a missing value, besides none at all, NA, NaN, null and the like; repeat it for several.",
+        "Text that marks a missing value, in addition to the empty text, NA, NaN, null and the like; repeat for several.",
         "--na",
     )
-    format: Format | None = data_option("Format of DATA, if its extension does not tell.")
+    format: Format | None = data_option("Format of DATA, if the file extension does not say.")
 
     @property
     def text(self) -> TextOptions:
@@ -197,7 +195,7 @@ class LabelledTableOptions(TableOptions):
 
     target: str | None = target_option()
     missing_labels: MissingLabels = data_option(
-        "Rows whose label is missing. error: stop, and say where they are. drop: they are left out.",
+        "Rows whose label is missing. error: stop, and say where they are. drop: leave them out.",
         value=MissingLabels.error,
     )
 

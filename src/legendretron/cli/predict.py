@@ -79,7 +79,7 @@ def _check_sets(estimator: Any, options: PredictOptions) -> None:
         estimator.set_calibration_.thresholds(options.sets)
     except AttributeError as error:
         reason = (
-            f"{str(options.model)!r} knows nothing of rows that it has not seen, as its strengths were given; fit it without "
+            f"{str(options.model)!r} has no held-out predictions, since its penalties were given; fit it without "
             "--alpha and --link-alpha, or calibrate it."
         )
         raise wrong("--sets", reason) from error

@@ -105,7 +105,7 @@ def fit_in_batches(
     columns: dict[str, Any] = {"features": options.features or None, "drop": options.drop, "text": text}
     categorical, numeric = options.categorical or [], options.numeric or []
     if target is None and parts.format != "libsvm":
-        raise missing_target("which column is to be predicted?", parts.files[0], parts.format, text)
+        raise missing_target("which column should be predicted?", parts.files[0], parts.format, text)
     allowed = _ALL_ROWS if missing == "drop-rows" else skip_bad_rows
     estimator.set_params(verbose=0 if terminal.quiet else 1)
     encoder: TableEncoder | None = None

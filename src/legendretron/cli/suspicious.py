@@ -37,7 +37,7 @@ def suspicious(terminal: Terminal, options: SuspiciousOptions) -> None:
     model, data, out, plot = options.model, options.data, file_or_none(options.out), options.plot
     check_outputs({"--out": out, "--plot": plot}, {"MODEL": model, "DATA": data}, out_ends=TABLES)
     fitted = load_estimator(model)
-    question = "which column holds the labels?"
+    question = "which column contains the labels?"
     table, places = read_labelled_table(terminal, fitted, data, options, question, keep=options.keep or ())
     estimator = linear_of(fitted)
     y = estimator.classes_[places]

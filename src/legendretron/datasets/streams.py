@@ -73,7 +73,7 @@ def _remote(paths: list[str]) -> Any:
     """A data set of Parquet files elsewhere."""
     if len(paths) == 1:
         return arrow_datasets.dataset(paths[0], format="parquet")
-    systems = import_extra("pyarrow.fs", "reading Parquet", "cli")
+    systems = import_extra("pyarrow.fs", "reading Parquet", "tables")
     found = [systems.FileSystem.from_uri(path) for path in paths]
     return arrow_datasets.dataset([path for _, path in found], format="parquet", filesystem=found[0][0])
 
@@ -181,7 +181,7 @@ def open_source(
         )
     named = TYPED[parts.format]
     chosen = choose_columns(parts.files[0], header_of(parts.files[0], parts.format), target, features, drop)
-    local = import_extra("pyarrow.fs", f"reading {named}", "cli").LocalFileSystem()
+    local = import_extra("pyarrow.fs", f"reading {named}", "tables").LocalFileSystem()
     try:
         # on this file system: a name with a colon would be taken for a URL
         opened = arrow_datasets.dataset(

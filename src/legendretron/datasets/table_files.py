@@ -85,7 +85,7 @@ def _reading(path: Path, kind: str) -> Iterator[None]:
 def _open_arrow(file: Any, kind: str) -> tuple[Any, Any]:
     """The schema, and what the rows are read from."""
     if kind == "feather":
-        opened = import_extra("pyarrow.ipc", "reading Feather", "cli").open_file(file)
+        opened = import_extra("pyarrow.ipc", "reading Feather", "tables").open_file(file)
         return opened.schema, opened
     opened = parquet.ParquetFile(file)
     return opened.schema_arrow, opened

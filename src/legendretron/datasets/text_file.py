@@ -116,7 +116,7 @@ class TextFile:
                 continue  # a field or a line that pyarrow refuses: more slowly from there on
 
     def _by_arrow(self, wanted: list[str], numbers: Collection[str], missing: Collection[str]) -> Iterator[Any]:
-        reading = import_extra("pyarrow.csv", "reading text", "cli")
+        reading = import_extra("pyarrow.csv", "reading text", "tables")
         with open_compressed(self.path) as file:
             counted, batch = _CountedQuotes(file), None
             for batch in reading.open_csv(

@@ -1,4 +1,4 @@
-r"""Calibration: whether of all cases given a probability of 70 %, seven in ten come true."""
+r"""Binned calibration: whether seven in ten of the predictions with a probability of 70 % are correct."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from legendretron._internal.arguments import check_choice, check_integer
 
 @dataclass(frozen=True)
 class CalibrationCurve:
-    """Predicted against observed frequencies, by bins of equal width; what :func:`calibration_curve` returns.
+    """Predicted and observed frequencies in bins of equal width, as returned by :func:`calibration_curve`.
 
     Attributes
     ----------
     edges : ndarray of shape (n_bins + 1,)
         Bounds of the bins.
     count : ndarray of shape (n_bins,)
-        Predictions in each bin: sums of weights, which are scaled to a mean of one.
+        Number of predictions in each bin: sums of weights, which are scaled to a mean of one.
     confidence, frequency, standard_error : ndarray of shape (n_bins,)
-        Mean predicted probability, share that came true, and the standard error of that share; NaN in empty bins.
+        Mean predicted probability, observed frequency, and the standard error of the frequency; NaN in empty bins.
 
     Examples
     --------
@@ -69,23 +69,23 @@ def calibration_curve(
     column: int | None = None,
     sample_weight: ArrayLike | None = None,
 ) -> CalibrationCurve:
-    r"""Compare predicted probabilities with how often they came true.
+    r"""Compare predicted probabilities with observed frequencies.
 
     Parameters
     ----------
     y : array of shape (n,)
-        Labels as column numbers of ``p``, from 0.
+        Labels as column indices of ``p``, from 0.
     p : array of shape (n, C)
         Predicted probabilities.
     n_bins : int
         Bins of equal width between 0 and 1.
     kind : {"top", "all", "classwise"}
-        ``"top"``: the probability of the predicted class, against whether it was right. ``"all"``: the probability of every
-        class, against whether it was the true one. ``"classwise"``: the same for the class of ``column`` alone.
+        ``"top"``: the probability of the predicted class against whether it is correct. ``"all"``: the probability of every
+        class against whether it is the true class. ``"classwise"``: the same for the class of ``column`` only.
     column : int, optional
         Column of ``p``, for ``kind="classwise"``.
     sample_weight : array of shape (n,), optional
-        Weight of each row; not negative, not all zero.
+        Non-negative weights, not all zero.
 
     Examples
     --------

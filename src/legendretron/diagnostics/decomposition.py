@@ -1,4 +1,4 @@
-r"""Parts of a score: what recalibration would save, and what only telling classes apart better would.
+r"""Decomposition of a score: the part that recalibration would remove, and the part that it would not.
 
 With predictions :math:`p`, their recalibrated form :math:`r(p)`, class frequencies :math:`\bar p` and the mean loss
 :math:`S` over rows,
@@ -8,7 +8,8 @@ With predictions :math:`p`, their recalibrated form :math:`r(p)`, class frequenc
     S(p) = \underbrace{S(p) - S(r)}_{\text{calibration}} + \underbrace{S(r)}_{\text{refinement}}, \qquad
     S(r) = \underbrace{S(\bar p)}_{\text{uncertainty}} - \underbrace{\bigl(S(\bar p) - S(r)\bigr)}_{\text{resolution}}.
 
-The map :math:`r` is that of :class:`~legendretron.LegendreCalibrator`, fitted to some rows and applied to others, by turns.
+The map :math:`r` is that of :class:`~legendretron.LegendreCalibrator`, cross-fitted: no row is recalibrated by a map that was
+fitted to it.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ def decompose(
 ) -> Decomposition:
     """Split a mean loss into calibration, uncertainty and resolution; see the module for the formulas.
 
-    Intervals hold the middle 95 % of 1,000 draws of the rows with replacement; maps are not fitted again in the draws.
+    Intervals contain the middle 95 % of 1,000 bootstrap samples of the rows; maps are not fitted again to these samples.
 
     Parameters
     ----------
@@ -97,15 +98,15 @@ def decompose(
     p : array of shape (n, C)
         Predicted probabilities.
     loss : {"log", "brier"} or ProperLoss, default="log"
-        The score; any proper loss of the library, such as the learned one. Its classes are the columns of ``p``: for
-        ``loss_`` of an estimator, put them in the order of ``link_classes_``.
+        The score, or any proper loss of the library. Its classes must be in the order of the columns of ``p``; for ``loss_``
+        of an estimator, this is the order of ``link_classes_``.
     sample_weight : array of shape (n,), optional
         Weight of each row.
     calibrated : array of shape (n, C), optional
-        Recalibrated probabilities of the same rows, by maps that have not seen them; by default they are made here, which
-        takes at least 30 rows.
+        Recalibrated probabilities of the same rows, by maps that were not fitted to them. By default they are computed here,
+        which needs at least 30 rows.
     seed : int
-        Of the folds and the draws.
+        Seed of the folds and the bootstrap.
 
     Examples
     --------

@@ -18,9 +18,9 @@ class MonotonicityCheck:
     n_points : int
         Distinct points examined.
     falling_share, flat_share : float
-        Share of steps between neighbouring points on which the function falls, and on which it does not move.
+        Share of steps between neighbouring points on which the function decreases, and on which it is constant.
     largest_fall : float
-        Largest drop from a point to any later one.
+        Largest decrease from a point to any later one.
     outside_share : float
         Share of points with values below 0 or above 1.
     saturated_share : float

@@ -19,12 +19,12 @@ class PropernessCheck:
     Attributes
     ----------
     worst_violation : float
-        Largest :math:`L(p, p) - L(p, q)` found, divided by :math:`1 + |L(p, p)|`; at rounding level, or below zero
-        when no ``q`` came that close to ``p``, for a proper loss.
+        Largest :math:`L(p, p) - L(p, q)` found, divided by :math:`1 + |L(p, p)|`. For a proper loss it is at the level of
+        rounding, or negative if no ``q`` was that close to ``p``.
     p, q : tuple of float
         Where it was found.
     n_evaluations : int
-        Pairs tried.
+        Number of pairs tried.
 
     Examples
     --------
@@ -51,24 +51,24 @@ def properness(
 ) -> PropernessCheck:
     r"""Search for probabilities ``p, q`` with :math:`E_p\,\ell(q) < E_p\,\ell(p)`.
 
-    True probabilities ``p`` are drawn all over the simplex, corners included. For each, one search for a better ``q``
-    starts at random and one at ``p`` itself: a random walk with steps that shrink, which sees jumps, and then, for
-    losses with gradients, a quasi-Newton descent, which finds slight violations in many dimensions.
+    True probabilities ``p`` are drawn from the whole simplex, including its corners. For each of them, two searches look for
+    a better ``q``, one from a random start and one from ``p``. A search is a random walk with decreasing steps, which detects
+    jumps, followed by quasi-Newton descent if the loss has gradients, which detects small violations in high dimensions.
 
     Parameters
     ----------
     loss : ProperLoss or callable
         A loss, or any function from probabilities ``(..., C)`` to partial losses ``(..., C)``.
     n_classes : int, optional
-        ``C``; needed unless the loss has a number of its own.
+        ``C``; required unless the loss determines it.
     n_starts : int
         Number of true probabilities.
     n_rounds : int
         Steps of each walk.
     seed : int
-        Of the search.
+        Seed of the search.
     dtype : torch.dtype, optional
-        Precision to search in; that of the loss's parameters, or float64 if it has none.
+        Precision of the search; by default that of the loss's parameters, or float64 if it has none.
 
     Examples
     --------

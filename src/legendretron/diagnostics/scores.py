@@ -26,7 +26,7 @@ class Scores:
     brier : float
         Mean squared distance between the probabilities and the label, from 0 to 2.
     calibration_error : float
-        Mean gap between the probability of the predicted class and how often it was right: its
+        Mean difference between the probability of the predicted class and the observed frequency, see
         :func:`~legendretron.diagnostics.smooth_calibration_error`.
     auc : float
         Area under the ROC curve; for more than two classes the mean over the classes, each against the rest. NaN if the

@@ -28,9 +28,9 @@ class SmoothCalibrationCurve:
     Attributes
     ----------
     confidence : ndarray of shape (m,)
-        Predicted probabilities, increasing: the middles of narrow cells between 0 and 1.
+        Predicted probabilities in increasing order: the centres of narrow cells between 0 and 1.
     frequency : ndarray of shape (m,)
-        Smoothed share that came true; NaN where there are hardly any predictions.
+        Smoothed observed frequency; NaN where there are hardly any predictions.
     low, high : ndarray of shape (m,)
         Bootstrap band of the frequency at each point; NaN without bootstrap.
     count : ndarray of shape (m,)
@@ -68,19 +68,18 @@ def smooth_calibration_curve(
     seed: int = 0,
     sample_weight: ArrayLike | None = None,
 ) -> SmoothCalibrationCurve:
-    r"""Estimate how often predictions came true, as a smooth function of the predicted probability.
+    r"""Estimate the observed frequency as a smooth function of the predicted probability.
 
     With predictions :math:`c_i`, outcomes :math:`o_i` and a Gaussian kernel :math:`K_\sigma` that is reflected at 0 and 1, it
     is kernel regression of the residuals,
 
     .. math:: f(t) = t + \frac{\sum_i K_\sigma(t, c_i) (o_i - c_i)}{\sum_i K_\sigma(t, c_i)},
 
-    kept between 0 and 1. Of residuals and not of outcomes, so that smoothing does not bend the curve of a model whose
-    probabilities are right. The bandwidth ``"auto"``, from 0.01 to 0.1, has the least squared error when each outcome is
-    predicted from all others.
+    clipped to [0, 1]. Residuals are smoothed rather than outcomes, so that smoothing does not distort the curve of a
+    calibrated model. The bandwidth ``"auto"``, between 0.01 and 0.1, minimises the leave-one-out squared error.
 
-    The bootstrap band is that of the smoothed curve. It holds no smoothing bias: where the true curve bends within the
-    bandwidth, the estimate is flatter, and the band need not cover the truth.
+    The bootstrap band is that of the smoothed curve and does not include the bias of smoothing: where the true curve bends
+    within the bandwidth, the estimate is flatter, and the band may not cover the true curve.
 
     The error is the smooth calibration error of Błasiok and Nakkiran ("Smooth ECE: principled reliability diagrams via kernel
     smoothing", ICLR 2024), the one bandwidth at which
@@ -94,11 +93,11 @@ def smooth_calibration_curve(
     bandwidth : float or "auto"
         Standard deviation of the kernel, between 0 and 1.
     n_bootstrap : int
-        Number of times that rows are drawn with replacement, for the band; 0 for none. The bandwidth stays the same.
+        Number of bootstrap samples for the band; 0 for none. The bandwidth stays the same.
     level : float
-        Share of the draws within the band, at each point.
+        Pointwise confidence level of the band.
     seed : int
-        Of the draws.
+        Seed of the bootstrap.
 
     Examples
     --------

@@ -1,7 +1,7 @@
 r"""A score test of softmax against learned links.
 
-If softmax is right, residuals :math:`r_i = e_{y_i} - p_i` of rows that a model has not seen are uncorrelated with every
-function of its logits :math:`z_i`. A learned link bends the logits, :math:`z_j \mapsto z_j + \theta\, \varphi(u_j)` with
+If softmax is correct, the residuals :math:`r_i = e_{y_i} - p_i` of held-out rows are uncorrelated with every
+function of the logits :math:`z_i`. A learned link bends the logits, :math:`z_j \mapsto z_j + \theta\, \varphi(u_j)` with
 :math:`u_j = z_j - \bar z` and :math:`\varphi(u) = \sqrt{1 + u^2}`. So the scores :math:`s_{ij} = r_{ij}\, \varphi(u_{ij})` of
 each class have mean zero; two classes have the scores of one, with :math:`\varphi(u) = \tanh u` as well. What another
 temperature, other biases or other weights could explain is removed first: the logits are recalibrated, and each
@@ -12,8 +12,8 @@ log-loss per row.
 
 The mean of two estimates of :math:`V` is taken. That of the scores, :math:`\sum_i s_i s_i^T / n`, is too small in some
 directions if there are many classes, and few rows of each. That of the probabilities, by
-:math:`\mathrm{Cov}(r) = \mathrm{diag}(p) - p p^T`, is too small if a model is surer than it may be. With either of them
-alone, softmax is rejected too often.
+:math:`\mathrm{Cov}(r) = \mathrm{diag}(p) - p p^T`, is too small if a model is overconfident. With either of them alone,
+softmax is rejected too often.
 """
 
 from __future__ import annotations
@@ -48,21 +48,21 @@ class LinkTest:
     Attributes
     ----------
     statistic, df : float, int
-        Chi-squared with so many degrees of freedom if softmax is right.
+        Test statistic, which has a chi-squared distribution with ``df`` degrees of freedom if softmax is correct.
     p_value : float
-        Probability of a statistic as large as this if softmax is right.
+        Probability of a statistic at least this large if softmax is correct.
     gain, gain_error : float
         Estimated gain in log-loss per row of a learned link, and its standard error; the gain may be negative.
     classes : ndarray of shape (C,)
         The classes.
     class_p_values : ndarray of shape (C,)
-        Of each class against the others, not corrected for their number.
+        p-values of each class against the others, not corrected for multiple testing.
 
     Examples
     --------
     >>> test = LinkTest(5.0, 2, 0.08, 0.01, 0.02, np.arange(2), np.array([0.08, 0.08]))
     >>> str(test)
-    'softmax will do (p = 0.08)'
+    'softmax is not rejected (p = 0.08)'
     """
 
     statistic: float
@@ -80,7 +80,7 @@ class LinkTest:
 
     @property
     def rejected_classes(self) -> np.ndarray:
-        """Classes for which softmax is rejected at 5 %, corrected for their number; none if it is not rejected at all."""
+        """Classes for which softmax is rejected at 5 %, corrected for multiple testing; none if not rejected overall."""
         if not self.is_rejected:
             return self.classes[:0]
         return self.classes[self.class_p_values < _LEVEL / len(self.classes)]
@@ -100,27 +100,27 @@ class LinkTest:
         return cls(statistic, int(df), p_value, gain, error, np.arange(len(p_values)), p_values)
 
     def __str__(self) -> str:
-        return f"softmax {'is rejected' if self.is_rejected else 'will do'} (p = {self.p_value:.2g})"
+        return f"softmax {'is rejected' if self.is_rejected else 'is not rejected'} (p = {self.p_value:.2g})"
 
 
 def link_test(estimator: Any, X: Any, y: Any) -> LinkTest:
-    """Test whether softmax is right for the scores of a classifier, or a learned link would do better.
+    """Test whether softmax fits the scores of a classifier, or whether a learned link would be better.
 
     Parameters
     ----------
     estimator : fitted classifier
-        With ``predict_proba`` by softmax, or for two classes the logistic function, of linear scores:
-        ``MultinomialLogisticClassifier``, scikit-learn's ``LogisticRegression``, or a pipeline with one.
+        Its ``predict_proba`` must be the softmax, or for two classes the logistic function, of linear scores, as for
+        ``MultinomialLogisticClassifier``, scikit-learn's ``LogisticRegression``, or a pipeline that ends in one of them.
     X : array-like of shape (n, d)
-        Rows that it was not trained on; on training rows, softmax is rejected too often. Of an array of numbers, the test
-        allows for other weights of its columns; of other tables for biases and a temperature alone.
+        Held-out rows; on training rows, softmax is rejected too often. For a numeric array, the test allows for errors in the
+        weights of the features; for other tables, only in the biases and the temperature.
     y : array-like of shape (n,)
         Their labels.
 
     Returns
     -------
     LinkTest
-        Statistic, p-value, classes for which softmax is rejected, and the gain to be expected.
+        Statistic, p-value, classes for which softmax is rejected, and the expected gain.
 
     Examples
     --------

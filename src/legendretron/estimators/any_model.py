@@ -24,9 +24,9 @@ def load(
     | TableClassifier
     | LegendreCalibrator
 ):
-    """Read a model from a file, of whichever class it was saved: by ``save``, or on the command line.
+    """Load a model of any class of this library that was saved by ``save`` or on the command line.
 
-    Files from any source are safe to load: no code in them is executed. What cannot be read raises a ``ValueError``.
+    Files from any source are safe to load: no code in them is executed. An invalid file raises a ``ValueError``.
 
     Parameters
     ----------

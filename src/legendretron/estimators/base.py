@@ -112,13 +112,13 @@ class LinearLinkClassifier(LinearPredictor):
         X : array, data frame or sparse matrix of shape (n_samples, n_features)
             Features. Sparse matrices are never made dense.
         y : array of shape (n_samples,), or array or data frame of shape (n_samples, n_classes)
-            Class labels, numbers or strings; at least two classes. Or soft labels: shares of the classes, which sum to 1 in
-            each row. The classes are then the names of the columns of a data frame, and 0 to ``n_classes - 1`` of an array.
+            Class labels, numbers or strings, of at least two classes. Or soft labels: probabilities of the classes, which sum
+            to 1 in each row; classes are then the column names of a data frame, or 0 to ``n_classes - 1`` for an array.
         sample_weight : array of shape (n_samples,), optional
-            Weight of each row; non-negative, not all zero. In minibatches weights equal repetitions in expectation
-            only; with all rows in one batch, or with ``solver="lbfgs"``, exactly.
+            Non-negative weights, not all zero. A weight of 2 is equivalent to repeating the row: exactly if all rows are
+            in one batch, as with ``solver="lbfgs"``, and in expectation with minibatches.
         groups : array of shape (n_samples,), optional
-            Rows of a group, such as those of one patient, are held out together when strengths are chosen.
+            Group of each row, such as a patient. Rows of a group are held out together when penalties are chosen.
 
         Returns
         -------
@@ -140,18 +140,18 @@ class LinearLinkClassifier(LinearPredictor):
 
     @validates_parameters
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
-        """Train for one pass over the data, by minibatches at a constant learning rate, from the current weights.
+        """Continue training for one pass over the data, with minibatches and a constant learning rate.
 
-        Features are standardised by the first call's means and deviations.
+        Features are standardised by the means and standard deviations of the first call.
 
         Parameters
         ----------
         X, y
-            As in :meth:`fit`; not all classes need occur.
+            As in :meth:`fit`; some classes may be absent.
         sample_weight : array of shape (n_samples,), optional
-            Weight of each row, relative to rows of weight 1 in this or any other call.
+            Weight of each row. Weights are on the same scale in all calls.
         classes : array, optional
-            All classes; needed in the first call.
+            All classes; required in the first call.
 
         Returns
         -------
@@ -191,33 +191,32 @@ class LinearLinkClassifier(LinearPredictor):
         buffer_rows: int | None = None,
         sample_rows: int = SAMPLE_ROWS,
     ) -> Self:
-        """Fit the model to a table that is read in batches, again and again, and need not fit into memory.
+        """Fit the model to a table that is read in batches and need not fit into memory.
 
-        The first pass finds the classes, means and deviations. If strengths are to be chosen, this is done on a sample of the
-        rows; a table that is no larger than the sample is fitted as :meth:`fit` does. Then minibatches are trained on, also
-        for logistic regression: once through all rows at least, in an order that is shuffled. While they are trained on,
-        the next rows are read in a thread. Which rows are in the sample, or held out for early stopping, depends on their
-        number in the table and ``random_state`` alone.
+        The first pass finds the classes, means and standard deviations. Penalties are chosen on a sample of the rows; a table
+        that is no larger than the sample is fitted as in :meth:`fit`. Training, also of logistic regression, then uses
+        minibatches: at least one pass over all rows, in shuffled order, while a thread reads the next rows. Whether a row
+        is in the sample, or held out for early stopping, depends only on its number in the table and on ``random_state``.
 
         Parameters
         ----------
         source : path, list of paths, tuple of arrays, data set, iterable or Source
-            Files, folders or patterns of Parquet, CSV, TSV or LIBSVM text, whose columns are numbers; ``(X, y)`` or
-            ``(X, y, sample_weight)`` of arrays such as ``np.memmap``; a ``pyarrow.dataset.Dataset``; or batches in the
-            same order each time, as of a torch ``DataLoader``. See :func:`~legendretron.streaming.as_source`.
+            Numeric tables: files, folders or patterns of Parquet, CSV, TSV or LIBSVM text; arrays ``(X, y)`` or
+            ``(X, y, sample_weight)``; or anything else that :func:`~legendretron.streaming.as_source` takes, such as a torch
+            ``DataLoader``.
         target, weight : str, optional
             Columns of the labels and of the weights, for files, data sets and record batches.
         features, drop : sequence of str, optional
-            Columns to take as features, by default all others, and to leave out.
+            Columns to use as features, by default all other columns, and columns to leave out.
         skip_bad_rows : int, default=0
-            How many rows with missing or infinite values, or, in files of text, fields that cannot be read, may be left out;
-            one more is an error. ``n_skipped_rows_`` says how many were, ``skipped_rows_`` where the first of them are.
+            How many rows may be skipped because values are missing, infinite or unreadable; one more is an error.
+            ``n_skipped_rows_`` is the number of skipped rows, and ``skipped_rows_`` says where the first ones are.
         buffer_rows : int, default=None
-            Rows that are in memory to be shuffled; 64 MiB of them if not given. 0: rows are trained on in the order of the
-            table, which is for tables that are shuffled.
+            Rows kept in memory for shuffling, by default 64 MiB of them. 0 trains in the order of the table, which should
+            then be shuffled already.
         sample_rows : int, default=100_000
-            Rows to choose strengths on; fewer if these would take more than 256 MiB. For classes with few rows it has more
-            of them, with less weight.
+            Rows to choose penalties on; fewer if they would take more than 256 MiB. Rare classes are sampled more often, and
+            weighted down accordingly.
 
         Returns
         -------
@@ -530,7 +529,7 @@ class LinearLinkClassifier(LinearPredictor):
             if known is not None:
                 raise ValueError(
                     "training continues with the label noise that was found in the first fit, but label_noise has been given "
-                    "since; set warm_start=False, or clone the estimator, to start anew."
+                    "since; set warm_start=False, or clone the estimator, to start over."
                 )
             return before.make_training_noise(), before
         if is_learned(self.label_noise) and online:
@@ -644,8 +643,8 @@ class LinearLinkClassifier(LinearPredictor):
         if bool(result.diverged.any()):
             highest = np.nanmax(result.history["train_loss"])
             warnings.warn(
-                f"Training has diverged: the loss has risen to {highest:.3g}, and the model is no better than one that looks "
-                f"at no feature. Lower {spell('learning_rate')}, got {self.learning_rate}.",
+                f"Training has diverged: the loss has risen to {highest:.3g}, and the model is no better than one that "
+                f"ignores the features. Lower {spell('learning_rate')}, got {self.learning_rate}.",
                 ConvergenceWarning,
                 stacklevel=4,
             )
@@ -662,12 +661,12 @@ class LinearLinkClassifier(LinearPredictor):
 
     @property
     def link_test_(self) -> LinkTest:
-        """Test of softmax on held-out rows of the logistic regression that learned links were compared with."""
+        """Test whether softmax fits, on held-out rows of the logistic regression that learned links were compared with."""
         test = None if self._tuning is None else self._tuning.link_test
         if test is None:
             raise AttributeError(
-                f"this {type(self).__name__} has no link_test_: links were not compared with logistic regression, or labels "
-                "were taken to be wrong; see legendretron.diagnostics.link_test."
+                f"this {type(self).__name__} has no link_test_: learned links were not compared with logistic regression, or "
+                "wrong labels were found; see legendretron.diagnostics.link_test."
             )
         return replace(test, classes=self.classes_)
 
@@ -681,11 +680,11 @@ class LinearLinkClassifier(LinearPredictor):
         return self._tuning.to_frame()
 
     def to_onnx(self, path: Any) -> None:
-        """Write the fitted estimator as an ONNX file, to be served without torch or scikit-learn; the write is atomic.
+        """Export the fitted estimator to an ONNX file, which can be served without torch or scikit-learn.
 
-        The model takes ``"X"`` of shape (n, n_features), any ``n >= 1``, in the dtype of ``coef_``, and returns ``"label"``,
-        the most probable class of each row, and ``"probabilities"`` in the order of ``classes_``. Classes and feature names
-        are also in the metadata. Needs the extra ``export``.
+        The ONNX model takes ``"X"`` of shape (n, n_features), for any ``n >= 1``, in the dtype of ``coef_``. It returns
+        ``"label"``, the most probable class of each row, and ``"probabilities"`` in the order of ``classes_``. Classes and
+        feature names are also in the metadata. The file is written atomically. Needs the extra ``export``.
         """
         check_is_fitted(self)
         write_model(path, self._onnx_model(getattr(self, "feature_names_in_", None)))

@@ -93,57 +93,57 @@ class LegendreCalibrator(SavedModel, ProbabilityClassifier):
         s = \log\bigl((1 - \epsilon)\,\mathrm{softmax}(\tau x) + \epsilon / C\bigr), \qquad
         p = \mathrm{softmax}(A s + B e^s + b) .
 
-    First the temperature :math:`1 / \tau` is fitted; the floor is :math:`\epsilon = 1 / (4 n + 4)`. Then all else by one
-    convex problem, each part shrunk towards the one before: a scale and a shape that all classes share,
-    :math:`A = (1 + a) I`, :math:`B = \beta I`; class biases :math:`b` and scales, on the diagonals; and what a class
-    learns from the scores of the others, off the diagonals. Without :math:`B` it would be structured matrix scaling (Berta
-    and others, 2026). Candidates of several strengths, temperature scaling among them, are averaged by their held-out
-    log-loss: 200 rows lead to little more than temperature scaling, and 5,000 are used.
+    First the temperature :math:`1 / \tau` is fitted; the floor is :math:`\epsilon = 1 / (4 n + 4)`. One convex problem then
+    fits the rest, each part shrunk towards the previous one: a scale and a shape shared by all classes,
+    :math:`A = (1 + a) I`, :math:`B = \beta I`; class biases :math:`b` and scales, on the diagonals; and the dependence of a
+    class on the scores of the others, off the diagonals. Without :math:`B`, this is structured matrix scaling (Berta and
+    others, 2026). Candidates with different penalties, temperature scaling among them, are averaged with weights given by
+    their held-out log-loss: the result is close to temperature scaling with 200 rows, and flexible with 5,000.
 
-    In the space of the scores :math:`x`, temperature and floor by themselves are canonical, up to a factor: gradients of
-    :math:`\tfrac{1 - \epsilon}{\tau} \log \sum_k e^{\tau x_k} + \tfrac{\epsilon}{C} \sum_k x_k`. The whole map is so for two
-    classes with ``order="preserved"``.
+    As a function of the scores :math:`x`, temperature and floor alone form a canonical link, up to a factor: the gradient of
+    :math:`\tfrac{1 - \epsilon}{\tau} \log \sum_k e^{\tau x_k} + \tfrac{\epsilon}{C} \sum_k x_k`. The whole map is canonical
+    for two classes with ``order="preserved"``.
 
     Parameters
     ----------
     estimator : classifier or None, default=None
-        Whose probabilities to calibrate. None: ``X`` holds the scores. ``FrozenEstimator(model)``: the model as it is, and
-        ``X`` its features, rows it was not trained on. Any other classifier is trained by ``fit``, on all rows, and
-        calibrated on what copies predict for rows that they have not seen, by five folds.
+        Classifier to calibrate. None: ``X`` contains its scores. ``FrozenEstimator(model)``: the fitted model is used as it
+        is, and ``X`` contains features of rows it was not trained on. Any other classifier is fitted to all rows, and
+        calibrated on cross-validated predictions.
     order : {"any", "preserved"}, default="any"
-        ``"any"``: the most accurate. ``"preserved"``: the ranking of classes in a row never changes: all classes share one
-        increasing function of :math:`s`. Differences below rounding, or far below the floor, can become ties.
+        ``"any"`` is the most accurate. ``"preserved"`` never changes the ranking of the classes in a row: all classes share
+        one increasing function of :math:`s`. Differences at the level of rounding, or far below the floor, may become ties.
     input : {"auto", "proba", "logits"}, default="auto"
-        What scores are. ``"auto"``: probabilities if no row has a negative entry and all sum to 1 within 0.02, a single
-        column if all is between 0 and 1; else logits. Logarithms of probabilities are logits.
+        Kind of the scores. ``"auto"``: probabilities if no entry is negative and all rows sum to 1 within 0.02, or if a
+        single column lies between 0 and 1; logits otherwise. Log-probabilities are logits.
     strength : float or "auto", default="auto"
-        Strength of the penalty, in units of :math:`(1000 / n)^{3/4} (C / 10)^{1/2}` times that of structured matrix scaling;
-        ``"auto"``: by cross-validation. Infinite: only temperature, scale and shape.
+        Strength of the penalty, in units of :math:`(1000 / n)^{3/4} (C / 10)^{1/2}` times that of structured matrix scaling.
+        ``"auto"``: chosen by cross-validation. Infinite: only temperature, scale and shape are fitted.
     label_noise : {"symmetric"}, float or None, default=None
-        Share of wrong labels in the calibration set, replaced by other classes at random; true labels are predicted.
-        ``"symmetric"``: it is estimated, which needs predictions of which many are nearly certain.
+        Share of labels in the calibration set that were replaced by another class at random; predictions are for the true
+        labels. ``"symmetric"``: estimated, which needs many predictions that are nearly certain.
     classes : array-like or None, default=None
-        Labels of the columns of scores, sorted, if not all of them occur in ``y``. None: those in ``y``, or 0 to
-        ``n_classes - 1`` if ``y`` holds only some of these.
+        Labels of the score columns, sorted, if some do not occur in ``y``. None: the labels in ``y``, or 0 to
+        ``n_classes - 1`` if ``y`` contains only some of these.
     cv : int, default=5
-        Number of folds. Rows are dealt out at random, the same way in every fit. On many rows, only as many folds are fitted
-        as it takes to hold out 3,000 rows (2,000 with more than 40 classes).
+        Number of folds. The random assignment of rows to folds is the same in every fit. With many rows, only as many folds
+        are fitted as are needed to hold out 3,000 rows (2,000 with more than 40 classes).
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
-        Class labels, in the order of the columns of scores.
+        Class labels, in the order of the score columns.
     map_ : CalibrationMap
         The fitted map from logits to log-probabilities, a torch module.
     temperature_ : float
         :math:`1 / \tau`.
     noise_rate_ : float
-        Share of wrong labels, as given or estimated; 0 without ``label_noise``.
+        Share of wrong labels, given or estimated; 0 without ``label_noise``.
     cv_results_ : dict of ndarray
         Candidates: ``strength`` (in multiples of that of structured matrix scaling), ``shape`` (whether the shared scale and
-        shape are learned), ``log_loss`` on held-out rows (NaN where ``strength`` is given), and ``weight`` in the average.
+        shape are learned), held-out ``log_loss`` (NaN if ``strength`` is given), and ``weight`` in the average.
     set_calibration_ : SetCalibration
-        What the sets of :meth:`predict_set` are calibrated on, and what is guaranteed.
+        The rows that :meth:`predict_set` is calibrated on, and the coverage that they guarantee.
     estimator_ : classifier
         The classifier whose probabilities are calibrated, if ``estimator`` is given.
     n_features_in_, feature_names_in_
@@ -151,8 +151,8 @@ class LegendreCalibrator(SavedModel, ProbabilityClassifier):
 
     Notes
     -----
-    With more than 32 classes, a class learns from the scores of others in the 32 directions in which these vary most. A
-    row's weight counts as a number of rows; weights that sum to less than the number of rows are scaled up to it.
+    With more than 32 classes, a class depends on the scores of the others through the 32 directions of largest variance. A
+    weight counts as a number of rows; weights that sum to less than the number of rows are scaled up to it.
 
     Examples
     --------
@@ -215,7 +215,7 @@ class LegendreCalibrator(SavedModel, ProbabilityClassifier):
         Parameters
         ----------
         X : array of shape (n_samples, n_classes), (n_samples, 1) or (n_samples,)
-            Scores; one column is of the second of two classes. With ``estimator``, its features.
+            Scores; a single column contains those of the second of two classes. With ``estimator``, its features.
         y : array of shape (n_samples,)
             Class labels.
         sample_weight : array of shape (n_samples,), optional
@@ -280,9 +280,9 @@ class LegendreCalibrator(SavedModel, ProbabilityClassifier):
         absent = np.setdiff1d(classes, y)
         if known is None and len(absent):
             warnings.warn(
-                f"y holds no row of {_join_labels(absent)}; the columns of scores are taken for {_join_labels(classes)}. "
-                "Such classes get what temperature and shared shape give them. Give classes= if the columns are others, or "
-                "more rows.",
+                f"y has no row of {_join_labels(absent)}; the score columns are assumed to be {_join_labels(classes)}. For "
+                "classes without rows, only temperature and shared shape are fitted. Pass classes= if the columns are "
+                "others, or add rows.",
                 stacklevel=3,
             )
         kept = np.flatnonzero(weight > 0)
@@ -330,7 +330,7 @@ class LegendreCalibrator(SavedModel, ProbabilityClassifier):
 
     @property
     def temperature_(self) -> float:
-        """What logits are divided by at first."""
+        """Temperature by which logits are divided."""
         check_is_fitted(self)
         return 1.0 / float(self.map_.inverse_temperature)
 
@@ -376,20 +376,20 @@ class LegendreCalibrator(SavedModel, ProbabilityClassifier):
     # --- elsewhere ---
 
     def to_torch(self) -> CalibrationMap:
-        """A copy of the map as a torch module, to be put behind a network: logits ``(..., C)`` to log-probabilities.
+        """Return a copy of the map as a torch module, to be placed after a network.
 
-        It takes logits, or logarithms of probabilities, of all classes in the order of ``classes_``, and computes in double
-        precision until converted, as by ``.float()``.
+        It maps logits, or log-probabilities, of shape ``(..., C)`` to log-probabilities, with classes in the order of
+        ``classes_``. It computes in double precision unless converted, for example by ``.float()``.
         """
         check_is_fitted(self)
         return copy.deepcopy(self.map_)
 
     def to_onnx(self, path: Any) -> None:
-        """Write the map as an ONNX file, to be served without torch or scikit-learn; the write is atomic.
+        """Export the map to an ONNX file, which can be served without torch or scikit-learn.
 
-        The model takes ``"X"``, scores of the form and dtype of those of the fit, of any number of rows, and returns
-        ``"label"``, the most probable class of each row, and ``"probabilities"`` in the order of ``classes_``. With an
-        ``estimator``, these are the scores of the estimator, which has to be exported by itself. Needs the extra ``export``.
+        The ONNX model takes ``"X"``, scores of the same kind and dtype as in ``fit``, for any number of rows. It returns
+        ``"label"``, the most probable class of each row, and ``"probabilities"`` in the order of ``classes_``. An
+        ``estimator`` is not included: export it separately. The file is written atomically. Needs the extra ``export``.
         """
         check_is_fitted(self)
         example = torch.full(

@@ -30,7 +30,7 @@ class LabelQuality(ProbabilityClassifier):
 
     @property
     def link_classes_(self) -> np.ndarray:
-        """Classes in the order of ``link_`` and ``loss_``: that of ``classes_``, but for two classes the second first."""
+        """Classes in the order of ``link_`` and ``loss_``: as ``classes_``, but reversed if there are two."""
         check_is_fitted(self)
         classes: np.ndarray = swap_classes(self.classes_)
         return classes
@@ -39,20 +39,20 @@ class LabelQuality(ProbabilityClassifier):
     def loss_(self) -> CanonicalLoss | CompositeLoss:
         """The learned loss, with the classes in the order of ``link_classes_``.
 
-        The canonical loss of the learned link if it has one, as every link of two classes; else its strictly proper composite
-        loss, the log-loss through the link, which need not be convex.
+        It is the canonical loss of the learned link if there is one, as for every link of two classes. Otherwise it is the
+        strictly proper composite loss, the log-loss through the link, which may not be convex.
         """
         check_is_fitted(self)
         return CanonicalLoss(self.link_) if self.link_.is_canonical else CompositeLoss(self.link_)
 
     @property
     def noise_rate_(self) -> float:
-        """Share of the training labels that are wrong: as given, or as estimated; 0 if no noise was found."""
+        """Share of wrong labels in the training data, given or estimated; 0 if none were found."""
         return self._fitted_noise().rate
 
     @property
     def noise_rate_interval_(self) -> tuple[float, float]:
-        """Interval of ``noise_rate_``: from what training rows say to what held-out rows say, with 2.5 standard errors."""
+        """Interval of ``noise_rate_``: covers the estimates of training and held-out rows, 2.5 standard errors each."""
         return self._fitted_noise().interval
 
     @property
@@ -63,17 +63,17 @@ class LabelQuality(ProbabilityClassifier):
     def _fitted_noise(self) -> FittedNoise:
         if self._noise is None:
             raise AttributeError(
-                f"this {type(self).__name__} knows nothing of wrong labels: it is not fitted, or label_noise is None, or "
-                "it is 'auto' but the strengths were given, so nothing was tried on held-out rows, or class_weight was "
-                "given, which hides how many are wrong. Give label_noise='symmetric'."
+                f"this {type(self).__name__} has no estimate of wrong labels: it is not fitted, or label_noise is None, or "
+                "label_noise is 'auto' but the penalties or class_weight were given, so it was not estimated. Set "
+                "label_noise='symmetric'."
             )
         return self._noise
 
     def predict_proba_observed(self, X: Any) -> np.ndarray:
-        r"""Probabilities of the labels as they would be observed, some of them wrong: :math:`q = T^\top p`.
+        r"""Probabilities of the observed labels, some of which are wrong: :math:`q = T^\top p`.
 
-        ``predict_proba`` gives those of the true classes, ``p``; without noise in the labels both are the same. Where the
-        noise was estimated, ``p`` has a floor that makes up for what is uncertain about it, and so has ``q``.
+        ``predict_proba`` returns the probabilities ``p`` of the true classes; without label noise, both are the same. If the
+        noise was estimated, ``p`` and ``q`` have a floor that accounts for the uncertainty of the estimate.
         """
         noise = self._noise
         if noise is None or np.array_equal(noise.matrix_by_classes(), np.eye(len(self.classes_))):
@@ -83,12 +83,12 @@ class LabelQuality(ProbabilityClassifier):
         return np.exp(swap_classes(noise.make_noise().log_observed(ordered).numpy()).astype(log_p.dtype))
 
     def label_quality(self, X: Any, y: Any, cv: Any = 5, groups: Any = None) -> np.ndarray:
-        r"""For each row, the probability that its label is right.
+        r"""Probability, for each row, that its label is correct.
 
         .. math:: P(\text{true} = y \mid x, y) = p_y T_{yy} / \sum_k p_k T_{ky}
 
-        with the transition matrix ``noise_matrix_``, and with probabilities ``p`` that are calibrated first, on the labels of
-        these rows: see :mod:`legendretron.estimators.label_posterior`. If no noise was found, one of these labels is taken
+        Here, :math:`T` is the transition matrix ``noise_matrix_``, and the probabilities :math:`p` are calibrated on these
+        labels first: see :mod:`legendretron.estimators.label_posterior`. If no noise was found, one of the labels is assumed
         to be wrong, so that rows can still be ranked.
 
         Parameters
@@ -96,10 +96,10 @@ class LabelQuality(ProbabilityClassifier):
         X : array, data frame or sparse matrix of shape (n_samples, n_features)
             Features.
         y : array of shape (n_samples,)
-            Labels as they are, of the classes of the fit.
+            Observed labels, from the classes of the fit.
         cv : int, splitter, iterable or None, default=5
-            Folds, each row in one of them: it is judged by a copy of this model, with its strengths and noise, that is fitted
-            to the other folds. None: by this model itself, for rows that it was not fitted to.
+            Folds: each row is judged by a copy of this model, with the same penalties and noise, that is fitted to the other
+            folds. None: use this model itself, for rows that it was not fitted to.
         groups : array of shape (n_samples,), default=None
             For a splitter that keeps rows together, such as ``GroupKFold``.
 
@@ -112,7 +112,7 @@ class LabelQuality(ProbabilityClassifier):
         return quality
 
     def label_posterior(self, X: Any, y: Any, cv: Any = 5, groups: Any = None) -> np.ndarray:
-        r"""Probabilities of the true classes of rows whose labels are known too, as far as labels can be trusted.
+        r"""Probabilities of the true classes, given the features and the observed labels.
 
         .. math:: P(\text{true} = i \mid x, y) = p_i T_{iy} / \sum_k p_k T_{ky}
 
@@ -174,14 +174,14 @@ class LabelQuality(ProbabilityClassifier):
         return self._noise.matrix_by_classes(), self._noise.least_matrix_by_classes()
 
     def find_label_issues(self, X: Any, y: Any, cv: Any = 5, threshold: float = 0.5, groups: Any = None) -> np.ndarray:
-        """Rows whose label is probably wrong, the most suspicious one first.
+        """Find rows whose label is probably wrong, the most suspicious one first.
 
         Parameters
         ----------
         X, y, cv, groups
             As in :meth:`label_quality`.
         threshold : float, default=0.5
-            Rows with a smaller probability of being right are returned.
+            Rows are returned if the probability that their label is correct is below this.
 
         Returns
         -------

@@ -47,108 +47,108 @@ class LegendreTronClassifier(LinearLinkClassifier):
     Parameters
     ----------
     link : {"composite", "canonical", "softmax"}, name of another link, Link or loss, default="composite"
-        The paper's link, the most flexible; the gradient of one potential, with a convex loss to export (``loss_``); logistic
-        regression; or one of your own. A link object is where training starts. A **loss**, or a **frozen** link, of which no
-        parameter requires a gradient, is kept as it is: see the notes.
+        The paper's link, which is the most flexible; a link with a convex loss (``loss_``); logistic regression; or a link of
+        your own. Training starts from a link object. A **loss**, or a link whose parameters are all **frozen**, is kept
+        fixed: see Notes.
     link_params : dict, default=None
-        Settings of the link. Composite: ``n_blocks`` networks (2), ``hidden`` units a layer (8, or 4 below 300 rows),
-        ``depth`` layers (4). Canonical: ``n_nests`` softmaxes (4). Any: ``init``. An unknown name raises a ``ValueError``.
+        Settings of the link. Composite: ``n_blocks`` networks (2), ``hidden`` units per layer (8, or 4 below 300 rows),
+        ``depth`` layers (4). Canonical: ``n_nests`` softmaxes (4). Any link: ``init``.
     alpha : float or "auto", default="auto"
-        Penalty on ``W``, added to a mean loss: scikit-learn's ``C`` is ``1 / (alpha * n)`` with ``n`` the sum of the weights.
-        ``"auto"``: chosen by cross-validated log-loss on the training data, see ``cv``.
+        Strength of the penalty on ``W``. The loss is a mean, so scikit-learn's ``C`` is ``1 / (alpha * n)``, where ``n``
+        is the sum of the sample weights. ``"auto"``: chosen by cross-validated log-loss on the training data, see ``cv``.
     link_alpha : float or "auto", default="auto"
-        Penalty on the link's distance from softmax. ``"auto"``: chosen with ``alpha``, logistic regression always among the
-        candidates; it is preferred unless the link is better by more than the standard error of the difference.
+        Strength of the penalty on the link's distance from softmax. ``"auto"``: chosen together with ``alpha``. Logistic
+        regression is kept unless a learned link is better by more than the standard error of the difference.
     solver : {"auto", "adam", "lbfgs"}, default="auto"
-        Minibatches, or full-batch quasi-Newton: deterministic, good for small data. ``"auto"``: minibatches for a learned
-        link, and Newton's method or L-BFGS for logistic regression.
+        ``"adam"`` uses minibatches; ``"lbfgs"`` uses all rows in each step, and suits small data. ``"auto"``: Adam for a
+        learned link, and Newton's method or L-BFGS for logistic regression.
     learning_rate : float or "auto", default="auto"
-        Initial learning rate of Adam, which falls along a cosine; ``"auto"`` is 0.03, and 0.01 in ``partial_fit``.
+        Initial learning rate of Adam, which follows a cosine schedule; ``"auto"`` is 0.03, or 0.01 in ``partial_fit``.
     max_epochs : int or "auto", default="auto"
-        Passes over the data, or iterations of L-BFGS. ``"auto"``: by the number of rows, from some hundred passes over few
-        rows to a few over a million, see :mod:`legendretron.tuning.rules`; at most 1,000 iterations.
+        Passes over the data, or iterations of L-BFGS. ``"auto"``: from a few hundred passes for small data to a few
+        passes for a million rows, see :mod:`legendretron.tuning.rules`; at most 1,000 iterations of L-BFGS.
     batch_size : int or "auto", default="auto"
-        Rows per step; ``"auto"`` is 64, or all if there are fewer, and up to 256 for large data.
+        Rows per step; ``"auto"`` is 64, all rows if there are fewer, and up to 256 for large data.
     early_stopping : bool or float, default=False
-        Share of the rows to hold out, 0.1 if True. Training stops when the log-loss on them has not improved by ``tol`` for
-        10 epochs, and keeps the best weights.
+        Fraction of the rows to hold out, 0.1 if True. Training stops when the log-loss on these rows has not improved by
+        ``tol`` for 10 epochs, and the best weights are kept.
     tol : float, default=1e-6
-        Least improvement that counts; for L-BFGS, the largest entry of the gradient that counts as zero.
+        Smallest improvement that early stopping counts; for L-BFGS, the tolerance on the largest entry of the gradient.
     class_weight : dict or "balanced", default=None
         Weights of the classes.
     warm_start : bool, default=False
         Whether ``fit`` continues from the previous fit.
     standardize : bool, default=True
-        Whether features are centred and scaled internally (only scaled if sparse). ``coef_`` applies to the original
-        features either way; the penalty acts on the coefficients of the scaled ones.
+        Whether to centre and scale the features internally (sparse features are only scaled). ``coef_`` always refers to the
+        original features; the penalty acts on the coefficients of the scaled features.
     device : str, default="cpu"
-        ``"cpu"``, ``"cuda"``, ``"cuda:1"``, or ``"auto"`` for a GPU if there is one. The fitted model lives on the CPU.
+        ``"cpu"``, ``"cuda"``, ``"cuda:1"``, or ``"auto"`` for a GPU if there is one. The fitted model is on the CPU.
     dtype : {"float32", "float64"}, default=None
-        Precision; ``None`` follows ``X``, but a learned link whose strengths were chosen is trained in float32.
+        Precision; ``None`` is that of ``X``, or float32 for a learned link whose penalties are chosen automatically.
     random_state : int, RandomState or None, default=None
         Seed of the folds, the initialisation, the order of batches and the validation split.
     verbose : int, default=0
         1: a progress bar on a terminal. 2: one line per epoch.
     checkpoint : path, default=None
-        With Adam and a fixed ``random_state``, a file from which an interrupted fit resumes, with the same result; it is
-        removed in the end. Use one path per fit. Chosen strengths are in a file beside it that ends in ``.strengths``.
+        File from which an interrupted fit resumes, with the same result; it is removed at the end. Needs Adam and an integer
+        ``random_state``, and a path of its own for every fit. Chosen penalties are kept next to it, in ``.strengths``.
     cv : int, cross-validation generator or iterable, default=None
-        Folds to choose ``alpha`` and ``link_alpha`` on. ``None``: five, three times over for logistic regression on less than
-        1,000 rows; from 5,000 rows on, links are tried on one of them, and from 50,000 on a fifth is held out once.
+        Folds used to choose ``alpha`` and ``link_alpha``. ``None``: five folds, repeated three times for logistic regression
+        below 1,000 rows. From 5,000 rows, links are tried on one fold; from 50,000, a fifth of the rows is held out once.
     label_noise : {"auto", "symmetric", "class-conditional"}, float, array-like or None, default="auto"
-        Wrong labels: looked for where strengths are chosen; a share, or one for each pair of classes, to be estimated; or
-        known, as a share or a matrix of shape (n_classes, n_classes), rows being true classes. See the notes.
+        Wrong labels in ``y``. ``"auto"``: allowed for if found. ``"symmetric"``, ``"class-conditional"``: one rate, or
+        one per pair of classes, is estimated. A float or a matrix, whose rows are true classes: known rates. See Notes.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
-        Class labels, sorted. The last is the reference class; for two classes, the first.
+        Class labels, sorted. The reference class is the last one; with two classes, the first.
     coef_ : ndarray of shape (n_classes - 1, n_features)
-        ``W``.
+        Coefficients ``W``.
     intercept_ : ndarray of shape (n_classes - 1,)
-        ``b``.
+        Intercepts ``b``.
     link_ : Link
-        The learned link of true labels, a torch module on the CPU; its classes are in the order of ``link_classes_``. Where
-        logistic regression was chosen, a ``SoftmaxLink``; where labels are wrong, it can be a ``NoisyLink`` with a floor.
+        The learned link to the true labels, a torch module on the CPU, with classes in the order of ``link_classes_``. It is
+        a ``SoftmaxLink`` if logistic regression was chosen, and may be a ``NoisyLink`` if wrong labels were found.
     alpha_, link_alpha_ : float
-        The strengths that were used; ``link_alpha_`` is infinite where nothing of the link was learned: in logistic
-        regression, or with a link that is kept fixed.
+        The strengths that were used; ``link_alpha_`` is infinite if the link was not learned, as in logistic regression and
+        with a fixed link.
     gradient_norm_, converged_ : float, bool
-        With a link that is kept fixed: the largest entry of the gradient of the penalised loss at the solution, in the scaled
-        features, and whether it is at most ``tol``, or 100 times the rounding error of ``dtype`` if that is more.
+        With a fixed link only: the largest entry of the gradient of the penalised loss at the solution, for scaled features,
+        and whether it is at most ``tol``, or 100 times the rounding error of ``dtype`` if that is larger.
     noise_rate_ : float
-        Share of the training labels that are wrong; 0 if no noise was found. Only if it was looked for, or given.
+        Share of wrong labels in the training data; 0 if none were found. Present if it was estimated or given.
     noise_rate_interval_ : tuple of float
-        Where it lies: from what training rows say to what held-out rows say, with 2.5 standard errors on both sides.
+        Interval of ``noise_rate_``: covers the estimates from training and from held-out rows, 2.5 standard errors each.
     noise_matrix_ : ndarray of shape (n_classes, n_classes)
         Probabilities of observed labels (columns) for each true class (rows), in the order of ``classes_``.
     tuning_ : DataFrame
-        If strengths were chosen: the candidates, the chosen one first, with mean and standard error of the log-loss on
-        held-out rows, and of the difference to logistic regression. See :class:`~legendretron.plots.TuningDisplay`.
+        If penalties were chosen: the candidates, the chosen one first, with mean and standard error of the held-out log-loss
+        and of its difference from logistic regression. See :class:`~legendretron.plots.TuningDisplay`.
     set_calibration_ : SetCalibration
-        What the sets of :meth:`predict_set` are calibrated on, and what is guaranteed.
+        The rows that :meth:`predict_set` is calibrated on, and the coverage that they guarantee.
     loss_ : CanonicalLoss or CompositeLoss
-        The learned loss: the canonical one, or the strictly proper composite one of a link that is not canonical.
+        The learned loss: canonical if the link is, else the strictly proper composite loss of the link.
     link_classes_ : ndarray of shape (n_classes,)
-        As ``classes_``; for two classes the second comes first, because the predictor is that of the second class.
+        ``classes_`` in the order of the link: with two classes the second comes first, since the predictor is for that class.
     history_ : History
         Losses, accuracy, learning rate and time per epoch; ``history_.to_frame()`` is a data frame.
     n_iter_ : int
-        Epochs trained.
+        Number of epochs.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
     Notes
     -----
-    **Loss transfer.** With a link that is kept, ``W`` and ``b`` go to the minimum of its canonical loss, which is convex,
+    **Loss transfer.** With a fixed link, ``W`` and ``b`` minimise its canonical loss, which is convex,
 
     .. math:: \min_{W, b} \; \tfrac1n \sum_i F(W x_i + b) - (W x_i + b)_{y_i} + \tfrac{\alpha}{2} |W|^2 .
 
-    The link must be canonical and for as many classes; for a composite one of three or more classes,
-    :func:`~legendretron.links.distill` gives the nearest that is. ``alpha`` is chosen as for logistic regression.
+    The link must be canonical, and have the same number of classes. For a composite link of three or more classes,
+    :func:`~legendretron.links.distill` gives the nearest canonical link. ``alpha`` is chosen as for logistic regression.
 
-    **Wrong labels.** The model is trained on labels as they are observed, and predicts true ones. With ``"auto"``, noise is
-    assumed if held-out labels are better explained by it. If strengths or ``class_weight`` are given, ``"auto"`` is ``None``.
+    **Wrong labels.** The model is trained on the observed labels and predicts the true ones. With ``"auto"``, noise is
+    assumed if it explains held-out labels better. If the penalties or ``class_weight`` are given, ``"auto"`` means ``None``.
 
     References
     ----------
@@ -221,18 +221,18 @@ class LegendreTronClassifier(LinearLinkClassifier):
     def from_paper(cls, group: str, **parameters: Any) -> LegendreTronClassifier:
         """Return an estimator with the settings of the paper's tables.
 
-        It has the parameters of this class and those that only the paper needs, see
+        It has the parameters of this class and some that only the paper needs, see
         :class:`~legendretron.estimators.legendretron.PaperLegendreTronClassifier`.
 
-        With ``random_state=seed`` it has the same initial weights and batches as the authors' code after
-        ``torch.manual_seed(seed)``: on the published LIBSVM files it reproduces the scores that they print, seed by seed.
+        With ``random_state=seed``, initial weights and batches equal those of the authors' code after
+        ``torch.manual_seed(seed)``. On the published LIBSVM files, this reproduces the authors' scores seed by seed.
 
         Parameters
         ----------
         group : {"libsvm", "mnist", "aloi"}
             Which of the paper's groups of data sets.
         **parameters
-            Parameters to override, for instance ``random_state``; of ``link_params``, only the settings that are given.
+            Parameters to override, such as ``random_state``. Entries of ``link_params`` are overridden one by one.
         """
         check_choice("group", group, tuple(_PAPER))
         settings = {**_PAPER[group], **parameters}
@@ -296,7 +296,7 @@ class LegendreTronClassifier(LinearLinkClassifier):
                 raise ValueError(
                     "training continues with the logistic regression that was chosen in the first fit, but "
                     f"link_alpha={self.link_alpha!r} asks for a learned link; set warm_start=False, or clone the estimator, "
-                    "to start anew."
+                    "to start over."
                 )
             return
         settings = self._link_settings()
@@ -306,7 +306,7 @@ class LegendreTronClassifier(LinearLinkClassifier):
         if kind is not type(link) or any(fitted.get(name) != value for name, value in settings.items()):
             raise ValueError(
                 f"training continues with the link of the first fit, {type(link).__name__} with {fitted}, but link or "
-                "its settings have been changed; set warm_start=False, or clone the estimator, to start anew."
+                "its settings have been changed; set warm_start=False, or clone the estimator, to start over."
             )
 
     def _strengths(self) -> Strengths:
@@ -338,18 +338,18 @@ class LegendreTronClassifier(LinearLinkClassifier):
 
 
 class PaperLegendreTronClassifier(LegendreTronClassifier):
-    """LegendreTron, and with ``link="softmax"`` logistic regression, with the paper's training; made by ``from_paper``.
+    """LegendreTron, or logistic regression with ``link="softmax"``, trained as in the paper; made by ``from_paper``.
 
-    Its defaults are from the paper's table of hyperparameters and, for what that leaves out (the initialisation, one penalty
-    on all parameters, float64, unscaled features), from the authors' public code. The paper's network is in the
-    ``link_params`` that ``from_paper`` gives.
+    Defaults are those of the paper's table of hyperparameters. What the table omits (initialisation, one penalty on all
+    parameters, float64, unscaled features) follows the authors' public code. ``from_paper`` sets ``link_params`` to the
+    paper's network.
 
     Parameters
     ----------
     schedule, decay, decay_every, init, penalize_intercept
         See :class:`~legendretron.estimators.settings.Protocol`.
     link_alpha : float, "auto" or None, default=None
-        As in :class:`LegendreTronClassifier`; None for the same as ``alpha``, which is the paper's.
+        As in :class:`LegendreTronClassifier`; None uses ``alpha``, as the paper does.
     link, link_params, alpha, solver, learning_rate, max_epochs, batch_size, early_stopping, tol, class_weight, warm_start
         See :class:`LegendreTronClassifier`.
     standardize, device, dtype, random_state, verbose, checkpoint, cv, label_noise

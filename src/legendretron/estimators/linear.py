@@ -100,7 +100,7 @@ class LinearPredictor(SavedModel, LabelQuality):
     def linear_predictor(self, X: Any) -> np.ndarray:
         """Predictors ``z`` of shape (n_samples, n_classes - 1), which the link maps to probabilities.
 
-        They belong to the first ``n_classes - 1`` classes against the last one; for two classes, to the second.
+        They compare the first ``n_classes - 1`` classes with the last one; with two classes, the second with the first.
         """
         return self._predictor(self._check_features(X))
 

@@ -17,22 +17,21 @@ __all__ = ["MultinomialLogisticClassifier"]
 class MultinomialLogisticClassifier(LinearLinkClassifier):
     r"""Multinomial logistic regression as a generalised linear model, :math:`\tilde p(x) = \mathrm{softmax}^+(W x + b)`.
 
-    The baseline of :class:`~legendretron.estimators.LegendreTronClassifier`, with the same parameters apart from the
-    link's, the same attributes and the same engine. With a given ``alpha`` it agrees with scikit-learn's
-    ``LogisticRegression(C=1 / (alpha * n_samples))`` if ``standardize=False``; without one it takes the place of
-    ``LogisticRegressionCV``.
+    The baseline of :class:`~legendretron.estimators.LegendreTronClassifier`: it has the same attributes and, apart from
+    those of the link, the same parameters. With a given ``alpha`` and ``standardize=False`` it agrees with scikit-learn's
+    ``LogisticRegression(C=1 / (alpha * n_samples))``; with ``alpha="auto"`` it replaces ``LogisticRegressionCV``.
 
     Parameters
     ----------
     alpha : float or "auto", default="auto"
-        Penalty on ``W``, added to a mean loss. ``"auto"``: chosen by cross-validated log-loss on the training data.
+        Strength of the penalty on ``W``. ``"auto"``: chosen by cross-validated log-loss on the training data.
     solver : {"auto", "lbfgs", "adam"}, default="auto"
-        Newton's method or L-BFGS by the size of the data, to a gradient of 1e-6; full-batch quasi-Newton, with ``tol``;
-        minibatches.
+        ``"auto"``: Newton's method or L-BFGS, depending on the size of the data, to a gradient of 1e-6. ``"lbfgs"``: to a
+        gradient of ``tol``. ``"adam"``: minibatches.
     learning_rate, max_epochs, batch_size, early_stopping, tol, class_weight, warm_start, standardize
-        How minibatches and L-BFGS train, as in :class:`~legendretron.estimators.LegendreTronClassifier`.
+        See :class:`~legendretron.estimators.LegendreTronClassifier`.
     device, dtype, random_state, verbose, checkpoint, cv, label_noise
-        See there.
+        See :class:`~legendretron.estimators.LegendreTronClassifier`.
 
     Examples
     --------

@@ -84,44 +84,44 @@ class _Networks(NamedTuple):
 
 
 class LegendreNetClassifier(SavedNetworkClassifier):
-    r"""Networks of two small layers, one for each fold of the rows, and a link that is learned out of fold.
+    r"""Ensemble of small networks, one for each cross-validation fold, with a link that is learned out of fold.
 
     .. math:: p(x) = \psi^{-1}\Bigl(\frac1F \sum_f z_f(x)\Bigr)
 
-    Each network :math:`z_f` is trained without a fifth of the rows, and keeps the step at which these are predicted best.
-    The link :math:`\psi` is learned on their logits of the rows they have not seen. Logistic regression is fitted to the same
-    folds, and returned in the networks' place where it is as good within a standard error.
+    Each network :math:`z_f` is trained without a fifth of the rows, and stops at the step that predicts these held-out rows
+    best. The link :math:`\psi` is learned on the logits of held-out rows. Logistic regression is fitted to the same
+    folds, and is used in place of the networks if it is as good, within one standard error.
 
     Parameters
     ----------
     hidden_layers : tuple of int or "auto", default="auto"
-        Units of the hidden layers; ``"auto"``: (128, 128), below 1,000 rows (64, 64).
+        Units of the hidden layers. ``"auto"`` is (128, 128), or (64, 64) below 1,000 rows.
     n_folds : int, default=5
-        Parts of the rows, each held out once; below 1,000 rows all is done twice, with other parts.
+        Number of folds, each held out once. Below 1,000 rows everything is done twice, with different folds.
     max_steps : int or "auto", default="auto"
-        Steps of training, each of 64 rows or more; ``"auto"``: as many as rows, from 1,000 to 12,000. Folds end before if
-        held-out rows are no longer predicted better.
+        Training steps, each on 64 rows or more. ``"auto"`` is the number of rows, but at least 1,000 and at most 12,000. A
+        fold stops earlier if its held-out log-loss no longer improves.
     learning_rate : float, default=0.04
-        Highest rate of Adam; it goes up and down four times.
+        Largest learning rate of Adam, in a schedule of four cycles.
     dropout : float, default=0.15
-        Share of the hidden units that is left out in a step; it fades in the second half.
+        Dropout probability of hidden units; it decreases to zero in the second half of the training.
     weight_decay : float, default=0.02
-        How fast weights shrink, in units of the rate; it fades as well.
+        Weight decay, in units of the learning rate; it decreases in the same way.
     label_smoothing : float, default=0.1
-        Share of each label that is spread over all classes in training. The link makes up for it.
+        Share of each label that is spread over all classes in training; the link corrects for it.
     label_noise : {"auto", "symmetric", "class-conditional"}, float, array-like or None, default="auto"
-        Wrong labels, as in :class:`~legendretron.LegendreTronClassifier`: looked for in what networks predict for rows they
-        have not seen. If some are found, the networks are trained again, with a loss that expects them.
+        Wrong labels in ``y``, as in :class:`~legendretron.LegendreTronClassifier`; they are detected from held-out
+        predictions. If there are any, the networks are trained again, with a loss that allows for them.
     class_weight : dict or "balanced", default=None
         Weights of the classes.
     device : str, default="cpu"
-        ``"cpu"``, ``"cuda"``, ``"cuda:1"``, or ``"auto"`` for a GPU if there is one. The fitted model lives on the CPU.
+        ``"cpu"``, ``"cuda"``, ``"cuda:1"``, or ``"auto"`` for a GPU if there is one. The fitted model is on the CPU.
     dtype : {"float32", "float64"}, default=None
         Precision of the networks; ``None`` is float32.
     random_state : int, RandomState or None, default=None
         Seed of the folds, the initialisation and the order of batches.
     verbose : int, default=0
-        1: a progress bar on a terminal. 2: one line for every fiftieth of the steps.
+        1: a progress bar on a terminal. 2: fifty lines of progress per network.
 
     Attributes
     ----------
@@ -132,34 +132,32 @@ class LegendreNetClassifier(SavedNetworkClassifier):
     loss_ : CanonicalLoss or CompositeLoss
         The learned loss: the log-loss through the link.
     is_linear_ : bool
-        Whether logistic regression was as good, and is what predicts.
+        Whether logistic regression was as good, and is used for predictions.
     network_log_loss_, linear_log_loss_ : float
-        Log-losses on rows that were not trained on; the first is NaN if no row could be held out.
+        Log-losses on held-out rows; the first is NaN if no row could be held out.
     oof_score_ : float
-        Accuracy on such rows, of what predicts; NaN if there are none.
+        Out-of-fold accuracy of the model that is used; NaN if no row could be held out.
     oof_proba_ : ndarray of shape (n_samples, n_classes)
-        Of networks: probabilities of the rows of the fit by networks and links that have not seen them; NaN for rows that
-        were never held out. Not saved.
+        Out-of-fold probabilities of the training rows, by the networks; NaN for rows that were never held out. Not saved.
     noise_rate_, noise_rate_interval_, noise_matrix_
         As in :class:`~legendretron.LegendreTronClassifier`.
     set_calibration_ : SetCalibration
-        What the sets of :meth:`predict_set` are calibrated on, and what is guaranteed.
+        The rows that :meth:`predict_set` is calibrated on, and the coverage that they guarantee.
     link_classes_ : ndarray of shape (n_classes,)
-        As ``classes_``; for two classes the second comes first.
+        ``classes_`` in the order of the link: with two classes the second comes first.
     history_ : History
-        Losses, accuracy, learning rate and time, fifty times, of each network.
+        Losses, accuracy, learning rate and time of each network, at fifty points of the training.
     n_iter_ : int
-        Steps trained.
+        Number of training steps.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
     Notes
     -----
-    The form of the networks and their training are known ingredients, see the reference: robust scaling with smooth
-    clipping, a learned scale of each input, weights in the form of the neural tangent kernel, and SELU with a learned share
-    of the identity.
+    The architecture and its training use known ingredients, see the reference: robust scaling with smooth clipping, a learned
+    scale for each input, the neural tangent parametrisation, and SELU with a learned share of the identity.
 
-    Sparse features and tables that are read in batches are for :class:`~legendretron.LegendreTronClassifier`.
+    For sparse features, or tables that are read in batches, use :class:`~legendretron.LegendreTronClassifier`.
 
     References
     ----------
@@ -233,13 +231,12 @@ class LegendreNetClassifier(SavedNetworkClassifier):
         X : array or data frame of shape (n_samples, n_features)
             Features, dense.
         y : array of shape (n_samples,), or array or data frame of shape (n_samples, n_classes)
-            Class labels, numbers or strings; at least two classes. Or soft labels: shares of the classes, which sum to 1 in
-            each row, as several annotators or another model give them. The labels are then the names of the columns of a data
-            frame, and 0 to ``n_classes - 1`` of an array; a row takes the time of as many rows as it has classes.
+            Class labels, numbers or strings, of at least two classes. Or soft labels: probabilities of the classes, which sum
+            to 1 in each row; classes are then the column names of a data frame, or 0 to ``n_classes - 1`` for an array.
         sample_weight : array of shape (n_samples,), optional
-            Weight of each row; non-negative, not all zero.
+            Non-negative weights, not all zero.
         groups : array of shape (n_samples,), optional
-            Rows of a group, such as those of one patient, are held out together.
+            Group of each row, such as a patient. Rows of a group are held out together.
 
         Returns
         -------
@@ -487,7 +484,7 @@ class LegendreNetClassifier(SavedNetworkClassifier):
     def linear_predictor(self, X: Any) -> np.ndarray:
         """Predictors ``z`` of shape (n_samples, n_classes - 1), which the link maps to probabilities.
 
-        They are mean logits of the networks, less that of the last class; for two classes, of the second less the first.
+        They are the mean logits of the networks minus that of the last class; with two classes, second minus first.
         """
         with torch.no_grad():
             logits = self._logits(torch.from_numpy(self._check_features(X).copy())).numpy()
@@ -541,11 +538,11 @@ class LegendreNetClassifier(SavedNetworkClassifier):
         return clone(self).set_params(verbose=0, label_noise=assumed).fit(X, y)
 
     def to_onnx(self, path: Any) -> None:
-        """Write the fitted estimator as an ONNX file, to be served without torch or scikit-learn; the write is atomic.
+        """Export the fitted estimator to an ONNX file, which can be served without torch or scikit-learn.
 
-        The model takes ``"X"`` of shape (n, n_features), any ``n >= 1``, in the dtype of the features of the fit, and returns
-        ``"label"``, the most probable class of each row, and ``"probabilities"`` in the order of ``classes_``. Classes and
-        feature names are also in the metadata. Needs the extra ``export``.
+        The ONNX model takes ``"X"`` of shape (n, n_features), for any ``n >= 1``, in the dtype of the features in ``fit``. It
+        returns ``"label"``, the most probable class of each row, and ``"probabilities"`` in the order of ``classes_``.
+        Classes and feature names are also in the metadata. The file is written atomically. Needs the extra ``export``.
         """
         check_is_fitted(self)
         write_model(path, self._onnx_model(getattr(self, "feature_names_in_", None)))

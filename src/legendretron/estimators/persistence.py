@@ -29,18 +29,18 @@ class SavedModel:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model to one file, safetensors with a JSON header; the write is atomic.
 
-        What could not be loaded again raises a ``ValueError``: weights that are not finite, and an estimator inside that is
-        not of this library, which could be anything.
+        A model that could not be loaded again raises a ``ValueError``: its weights are not finite, or it contains an
+        estimator of another library.
         """
         check_is_fitted(self)
         save_state(path, type(self).__name__, self.to_state(), type(self).from_state)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read what :meth:`save` wrote; anything else, or anything changed since, raises a ``ValueError``.
+        """Load a model that was written by :meth:`save`; other or modified files raise a ``ValueError``.
 
-        Files from any source are safe to load: no code in them is executed, and none takes memory out of proportion to its
-        size. For a file in the format of another version, the error names the version that wrote it.
+        Files from any source are safe to load: no code in them is executed, and they take no more memory than their size
+        justifies. If the file has the format of another version, the error names that version.
         """
         return load_state(path, {cls.__name__: cls.from_state})
 
@@ -53,7 +53,7 @@ def part_to_state(model: Any, *classes: type[SavedModel]) -> dict[str, Any]:
     if type(model) not in classes:
         known = " or a ".join(cls.__name__ for cls in classes)
         raise ValueError(
-            f"estimator must be a {known} to be saved, got a {type(model).__name__}; pickle keeps what is of other libraries."
+            f"estimator must be a {known} to be saved, got a {type(model).__name__}; use pickle for other classes."
         )
     check_is_fitted(model)
     return {"class": type(model).__name__, "state": model.to_state()}

@@ -63,7 +63,7 @@ class ProbabilityClassifier(Classifier, BaseEstimator):  # type: ignore[misc]
     def predict_log_proba(self, X: Any) -> np.ndarray:
         """Log-probabilities of shape (n_samples, n_classes), in the order of ``classes_``.
 
-        As in all predictions, values that are not finite raise a ``ValueError``.
+        As in all predictions, non-finite values raise a ``ValueError``.
         """
         return self._predict_all(self._check_features(X), log=True)
 
@@ -93,9 +93,9 @@ class ProbabilityClassifier(Classifier, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         if self._sets is None:
             raise AttributeError(
-                f"this {type(self).__name__} has predicted no rows that it has not seen: nothing was left to be chosen by "
-                "cross-validation, or training went on since. Call calibrate_sets(X, y) with rows that were held out from "
-                "the fit."
+                f"this {type(self).__name__} has no held-out predictions to calibrate sets on: nothing was chosen by "
+                "cross-validation, or training has continued since. Call calibrate_sets(X, y) with rows that were not used "
+                "in the fit."
             )
         return self._sets
 
@@ -110,31 +110,31 @@ class ProbabilityClassifier(Classifier, BaseEstimator):  # type: ignore[misc]
         cautious: bool = False,
         random_state: Any = None,
     ) -> np.ndarray:
-        """Classes among which the true one is, with the probability that is asked for.
+        """Predict sets of classes that contain the true class with a given probability.
 
-        Sets are calibrated on rows that the model had not seen: by :meth:`calibrate_sets`, with coverage that is guaranteed
-        on average over such rows if their labels are right; or by ``fit`` on its folds, with coverage that is only measured.
-        Where labels are wrong, coverage is that of the true class, as far as ``noise_matrix_`` is right.
-        ``print(set_calibration_)`` tells which it is.
+        Sets are calibrated on rows that the model was not fitted to. After :meth:`calibrate_sets`, coverage is guaranteed on
+        average over such rows, if their labels are correct. After ``fit``, sets are calibrated on its folds, without a
+        guarantee. With wrong labels, coverage refers to the true class, and depends on ``noise_matrix_``.
+        ``print(set_calibration_)`` says which case applies.
 
         Parameters
         ----------
         X
             As in ``predict_proba``.
         coverage : float, default=0.9
-            Wanted probability, between 0 and 1.
+            Required probability, between 0 and 1.
         score : {"cumulated", "probability"}, default="cumulated"
-            The most probable classes, until they sum to enough: larger sets for hard rows. Or all classes of enough
-            probability: the smallest sets on average, of which some may be empty.
+            ``"cumulated"``: the most probable classes until their sum is large enough, so that hard rows have larger sets.
+            ``"probability"``: all classes above a threshold, which gives the smallest sets on average; some may be empty.
         randomized : bool, default=False
-            Whether the last class of a cumulated set is left out at random, so that coverage is no higher than asked for;
-            sets may be empty then. If not, the most probable class is always in, and coverage is at least the accuracy.
+            Whether to drop the last class of a cumulated set at random, so that coverage is not exceeded; sets may be empty.
+            Otherwise the most probable class is always included, and coverage is at least the accuracy.
         by_class : bool, default=False
-            Whether the rows of every class are covered as often as asked for, by a threshold for each.
+            Whether the coverage must hold for the rows of every class, by a threshold for each.
         cautious : bool, default=False
-            Where labels are wrong: whether to assume the lowest share of ``noise_rate_interval_``, which makes sets larger.
+            With wrong labels: whether to assume the lower end of ``noise_rate_interval_``, which makes sets larger.
         random_state : int, RandomState or None, default=None
-            Of randomised sets.
+            Seed of randomised sets.
 
         Returns
         -------
@@ -161,7 +161,7 @@ class ProbabilityClassifier(Classifier, BaseEstimator):  # type: ignore[misc]
     def calibrate_sets(
         self, X: Any, y: Any, sample_weight: Any = None, *, cv: Any = None, groups: Any = None, clean: bool = False
     ) -> Self:
-        """Calibrate prediction sets on other rows than ``fit`` did.
+        """Calibrate prediction sets on rows other than those of ``fit``.
 
         Parameters
         ----------
@@ -170,11 +170,11 @@ class ProbabilityClassifier(Classifier, BaseEstimator):  # type: ignore[misc]
         sample_weight : array of shape (n_samples,), optional
             Weight of each row.
         cv : int, splitter or iterable, default=None
-            Folds: the same model, with its strengths, is fitted again to the other rows of each.
+            Folds: for each one, the model is fitted again to the other rows, with the same penalties.
         groups : array of shape (n_samples,), default=None
             For a splitter that keeps rows together.
         clean : bool, default=False
-            Whether these labels are known to be right, though some of the fit were not.
+            Whether these labels are known to be correct, even if some labels in ``fit`` were not.
 
         Returns
         -------

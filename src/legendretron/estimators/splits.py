@@ -58,26 +58,26 @@ def fit_splits(
 ) -> SplitResults:
     """Fit an estimator on many subsets of the rows of ``X`` at once.
 
-    Split ``r`` gives the model of ``clone(estimator).set_params(random_state=random_states[r]).fit(X[rows], y[rows])``, in
-    a fraction of the time.
+    For split ``r``, the result is ``clone(estimator).set_params(random_state=random_states[r]).fit(X[rows], y[rows])``. All
+    splits are trained together, in a fraction of the time.
 
     Parameters
     ----------
     estimator : LegendreTronClassifier or MultinomialLogisticClassifier
-        With ``standardize=False``, ``early_stopping=False``, given strengths and no ``label_noise``: splits that do not share
-        these have nothing in common, and are fitted one by one in a loop.
+        It must have ``standardize=False``, ``early_stopping=False``, ``label_noise=None`` and fixed penalties. Fit other
+        estimators one by one in a loop.
     X : ndarray or sparse matrix of shape (N, d)
         Features of all rows.
     y : ndarray of shape (N,)
-        Classes from 0 to C - 1, each of which occurs.
+        Classes from 0 to C - 1; each must occur.
     train_rows : ndarray of shape (R, n)
-        Rows to train on, of each split.
+        Training rows of each split.
     random_states : sequence of int
         One per split.
     train_labels : ndarray of shape (R, n), optional
-        Labels to train on, if not those of ``y``, for instance with noise.
+        Training labels if they differ from those of ``y``, for instance by added noise.
     alphas : sequence of float, optional
-        Strength of the penalty for each split, in place of the estimator's ``alpha``: a grid is searched in one call.
+        Penalty of each split, in place of the estimator's ``alpha``, for example to search a grid in one call.
 
     Examples
     --------

@@ -44,20 +44,19 @@ def _forward(name: str) -> Any:
 
 
 class TableClassifier(SavedModel, Classifier, BaseEstimator):  # type: ignore[misc]
-    """A classifier of data frames with text, dates and gaps.
+    """Classifier for data frames with text, dates and missing values.
 
-    It is ``make_pipeline(TableEncoder(), LegendreTronClassifier())``, and it has the attributes and methods of the
-    fitted classifier, and can be saved to one file and exported to ONNX, with what the encoder has learned.
-    ``legendretron fit`` writes it for tables that hold more than numbers.
+    It works as ``make_pipeline(TableEncoder(), LegendreTronClassifier())``. In addition, it has the attributes and methods of
+    the fitted classifier, and is saved to one file, or exported to ONNX, together with the encoder. ``legendretron fit``
+    writes it for tables with columns that are not numeric.
 
     Parameters
     ----------
     estimator : classifier, default=None
-        What is fitted to the encoded table; ``LegendreTronClassifier()`` if None. Any classifier of scikit-learn's interface
-        will do, but only a ``LegendreTronClassifier``, ``LegendreNetClassifier`` or ``MultinomialLogisticClassifier`` is
-        saved and exported.
+        Classifier for the encoded table; ``LegendreTronClassifier()`` if None. Any scikit-learn classifier works, but only
+        ``LegendreTronClassifier``, ``LegendreNetClassifier`` and ``MultinomialLogisticClassifier`` can be saved and exported.
     encoder : TableEncoder, default=None
-        What encodes it; ``TableEncoder()`` if None.
+        Encoder of the table; ``TableEncoder()`` if None.
 
     Attributes
     ----------
@@ -68,11 +67,11 @@ class TableClassifier(SavedModel, Classifier, BaseEstimator):  # type: ignore[mi
     classes_ : ndarray of shape (n_classes,)
         Class labels.
     coef_, intercept_, alpha_, link_alpha_, link_, link_classes_, loss_, history_, tuning_, n_iter_
-        Of ``estimator_``, if it has them. The columns of ``coef_`` are ``get_feature_names_out()``.
+        Those of ``estimator_``, if it has them. ``get_feature_names_out()`` names the columns of ``coef_``.
     noise_rate_, noise_rate_interval_, noise_matrix_, set_calibration_
-        Of ``estimator_``, if it has them.
+        Those of ``estimator_``, if it has them.
     n_features_in_, feature_names_in_
-        Of the table.
+        Those of the table.
 
     Examples
     --------
@@ -111,7 +110,7 @@ class TableClassifier(SavedModel, Classifier, BaseEstimator):  # type: ignore[mi
         return getattr(self.estimator_, name)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters, and if ``deep`` those of estimator and encoder, also where these are None."""
+        """Return the parameters; with ``deep``, also those of estimator and encoder, even if these are None."""
         params: dict[str, Any] = super().get_params(deep)
         for name, make in _DEFAULTS.items():
             if deep and params[name] is None:
@@ -119,7 +118,7 @@ class TableClassifier(SavedModel, Classifier, BaseEstimator):  # type: ignore[mi
         return params
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters, those of estimator and encoder such as ``encoder__max_categories=20``."""
+        """Set parameters, also those of estimator and encoder, as in ``encoder__max_categories=20``."""
         for name, make in _DEFAULTS.items():
             if params.get(name, getattr(self, name)) is None and any(key.startswith(f"{name}__") for key in params):
                 params[name] = make()
@@ -127,16 +126,16 @@ class TableClassifier(SavedModel, Classifier, BaseEstimator):  # type: ignore[mi
 
     @validates_parameters
     def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
-        """Fit the encoder, and the estimator to what it returns.
+        """Fit the encoder, then the estimator to the encoded table.
 
         Parameters
         ----------
         X : data frame, pyarrow table, or array of shape (n_samples, n_features)
             The table.
         y : array of shape (n_samples,)
-            Class labels. Those that differ only by case or white space are different, with a warning.
+            Class labels. Labels that differ only by case or white space are different classes; this gives a warning.
         sample_weight, groups : arrays of shape (n_samples,), optional
-            As in the ``fit`` of the estimator. Means and frequent categories do not depend on weights.
+            Passed to the ``fit`` of the estimator. The encoder ignores weights.
 
         Returns
         -------
@@ -232,12 +231,12 @@ class TableClassifier(SavedModel, Classifier, BaseEstimator):  # type: ignore[mi
 
     @available_if(lambda self: hasattr(self._estimator(), "to_onnx"))
     def to_onnx(self, path: Any) -> None:
-        """Write encoder and estimator as one ONNX file, to be served without torch or pandas; the write is atomic.
+        """Export encoder and estimator to one ONNX file, which can be served without torch or pandas.
 
-        The model has an input for each column of the table that is not left out, of its name and of shape (n, 1): text for
-        categories, the empty text where there is none; for all others numbers in the dtype of the encoded table, NaN
-        where there is none, dates as days since 1970-01-01, true and false as 1 and 0. It returns ``"label"`` and
-        ``"probabilities"`` in the order of ``classes_``. Needs the extra ``export``.
+        The ONNX model has one input of shape (n, 1) for each column that is used, with the name of the column. Categories are
+        strings, empty if missing. All other columns are numbers in the dtype of the encoded table, NaN if missing: dates are
+        days since 1970-01-01, booleans 1 and 0. The outputs are ``"label"`` and ``"probabilities"``, in the order of
+        ``classes_``. The file is written atomically. Needs the extra ``export``.
         """
         check_is_fitted(self)
         names = np.array([column.name for column in self.encoder_.columns_], dtype=object)
@@ -262,5 +261,5 @@ _DEFAULTS: dict[str, Callable[[], BaseEstimator]] = {"estimator": LegendreTronCl
 
 def _encode(encoder: TableEncoder, X: Any) -> Any:
     """The encoded table with its names."""
-    pandas = import_extra("pandas", "encoding a table", "cli")
+    pandas = import_extra("pandas", "encoding a table", "tables")
     return pandas.DataFrame(np.asarray(encoder.transform(X)), columns=encoder.get_feature_names_out(), copy=False)

@@ -57,14 +57,14 @@ class NotCanonicalError(ValueError):
 class Link(nn.Module, ABC):
     r"""An invertible map between predictors ``z`` in :math:`\mathbb{R}^{C-1}` and probabilities of ``C`` classes.
 
-    Calling the module gives log-probabilities, for ``torch.nn.NLLLoss``. The log-loss of any link is strictly proper
-    composite. A link is **canonical** when its inverse is the gradient of a convex potential :math:`F`; then it is
+    Calling the module returns log-probabilities, for ``torch.nn.NLLLoss``. The log-loss of any link is strictly proper
+    composite. A link is **canonical** if its inverse is the gradient of a convex potential :math:`F`; then it is
     monotone, and :math:`F(z) - z_y` is a proper loss that is convex in ``z``.
 
     Subclasses define at least two methods: ``_log_odds`` (or ``_log_proba``) and its inverse ``_from_log_odds``. Methods
-    with a leading underscore get rows, tensors of shape ``(*run_shape, n, K)``, and treat each row independently. A link
-    also describes itself to the rest of the library: its settings, how it is built from them (:meth:`settings`,
-    :meth:`from_settings`) and how it is split by class (:meth:`class_axes`).
+    with a leading underscore take rows, tensors of shape ``(*run_shape, n, K)``, and treat each row independently. A link
+    also describes itself to the rest of the library: its settings (:meth:`settings`), how it is built from them
+    (:meth:`from_settings`) and how it is split by class (:meth:`class_axes`).
     :func:`~legendretron.links.register_link` gives it a name. See "Writing a link" in the documentation.
 
     Parameters
@@ -72,8 +72,8 @@ class Link(nn.Module, ABC):
     n_classes : int
         ``C``, at least 2.
     run_shape : tuple of int
-        Run axes: with ``(R,)`` one module holds ``R`` independent links, and inputs have shape ``(R, ..., K)``.
-        Parameters have these axes in front; buffers do not, and are shared by all runs.
+        Run axes: with ``(R,)``, one module contains ``R`` independent links, and inputs have shape ``(R, ..., K)``.
+        Parameters have these axes in front; buffers have none, and are shared by all runs.
 
     Examples
     --------
@@ -133,7 +133,7 @@ class Link(nn.Module, ABC):
     def penalty_centre(self) -> dict[str, float]:
         """Values of parameters, by name, towards which a centred penalty pulls; 0 for those that are not listed.
 
-        There the link should be its simplest, for most links softmax+.
+        The link should be simplest there, for most links softmax+.
         """
         return {}
 
@@ -365,11 +365,11 @@ class Link(nn.Module, ABC):
         z : Tensor of shape (..., C - 1)
             Predictors.
         all_classes : bool
-            Whether ``z`` has an entry for the reference class, too, and shape ``(..., C)``. Predictors are the differences to
-            it. Links that need not take them, softmax and canonical ones, are exact for masked classes, see
+            Whether ``z`` has an entry for the reference class, too, and shape ``(..., C)``. Predictors are the differences
+            from that entry. Softmax and canonical links do not compute differences, and are exact for masked classes, see
             :class:`~legendretron.nn.LegendreLink`.
         by : callable, optional
-            What computes log-probabilities of rows in place of the link's own maps:
+            Function that computes log-probabilities of rows in place of the link's own maps:
             :func:`legendretron.accelerate.log_proba.log_proba`, which is faster for the links of this library.
         """
         name, size = ("logits", self.n_classes) if all_classes else ("z", self.n_classes - 1)
@@ -472,8 +472,8 @@ class Link(nn.Module, ABC):
     def initialize(self, z: Tensor, weight: Tensor | None = None, *, across_ranks: bool = False) -> None:
         """Initialise what depends on a first batch ``(..., C - 1)``, optionally with weights ``(...)``.
 
-        Most links have nothing to initialise. With ``across_ranks`` the batch is this process's part of one that is spread
-        over all processes of the default group, and all of them must call this method.
+        Most links have nothing to initialise. With ``across_ranks``, the batch is this process's part of a batch that is
+        spread over all processes of the default group, and all of them must call this method.
         """
 
     def keep_start(self) -> None:

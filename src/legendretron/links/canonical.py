@@ -21,16 +21,16 @@ class CanonicalLink(Link):
     .. math:: p(z) = \sum_m \pi_m(z)\, \mathrm{softmax}\bigl(\mu_m (z, 0) + c_m\bigr), \qquad
               \pi = \mathrm{softmax}(\beta v + b);
 
-    see :class:`~legendretron.potentials.NestedLogSumExp`. Monotone, with a symmetric positive definite Jacobian and a
-    convex canonical loss, whatever the parameters. The price is capacity: with a linear predictor no posterior along
-    a line can rise and fall again; there :class:`~legendretron.links.CompositeLink` is more accurate.
+    see :class:`~legendretron.potentials.NestedLogSumExp`. For all parameters, it is monotone, with a symmetric positive
+    definite Jacobian and a convex canonical loss. The price is flexibility: with a linear predictor, no class probability can
+    rise and fall again along a line; in such cases, :class:`~legendretron.links.CompositeLink` is more accurate.
 
     Parameters
     ----------
     n_classes : int
         ``C``.
     n_nests : int
-        Number of softmaxes mixed; with one, a temperature and offsets are learned.
+        Number of softmaxes in the mixture; with one, only a temperature and offsets are learned.
     init : {"identity", "random"}
         Start near softmax+, or at random.
     run_shape : tuple of int
@@ -38,7 +38,7 @@ class CanonicalLink(Link):
     generator : torch.Generator, optional
         Random generator of the initialisation.
     device, dtype : optional
-        Of the parameters.
+        Device and dtype of the parameters.
 
     Examples
     --------

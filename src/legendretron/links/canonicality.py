@@ -24,11 +24,11 @@ class CanonicalityCheck:
     n_points, n_pairs : int
         Points and pairs examined.
     median_asymmetry, max_asymmetry : float
-        Of :math:`|J - J^T| / |J|` (Frobenius norms) over the points.
+        Median and maximum of :math:`|J - J^T| / |J|` (Frobenius norms) over the points.
     indefinite_share : float
         Share of points where the symmetric part of the Jacobian has a negative eigenvalue.
     least_eigenvalue_ratio : float
-        Smallest eigenvalue of a symmetric part over its largest in size; negative when one is indefinite.
+        Smallest ratio of the least eigenvalue of a symmetric part to its largest in absolute value; negative if indefinite.
     nonmonotone_share : float
         Share of pairs with :math:`\langle \tilde p(z) - \tilde p(z'), z - z' \rangle < 0`.
 
@@ -75,9 +75,9 @@ def canonicality(link: Link, z: Tensor, *, max_pairs: int = 100_000, seed: int =
     z : Tensor of shape (..., C - 1)
         Points to examine, for instance the predictors of a test set.
     max_pairs : int
-        All pairs of points are compared if they are no more than this, else this many drawn at random.
+        Maximum number of pairs of points to compare; if there are more, they are sampled.
     seed : int
-        Of that draw.
+        Seed of the sample.
 
     Examples
     --------

@@ -25,33 +25,33 @@ class CompositeLink(Link):
     Each :math:`g_i` is an input-convex network plus a quadratic, so each block is monotone and invertible, and the
     log-loss of the whole is strictly proper composite. Blocks act in list order: ``blocks[0]`` first.
 
-    **Canonical only for two classes.** The Jacobian is a product of symmetric positive definite matrices, and in two
-    dimensions and up such a product need not be symmetric nor have a positive symmetric part; then there is no
-    potential, and the link need not be monotone. That is also why it is more accurate with a linear
-    predictor. ``legendretron.diagnostics.canonicality`` measures it; :class:`~legendretron.links.CanonicalLink` is the
-    link without the flaw.
+    **Canonical only for two classes.** The Jacobian is a product of symmetric positive definite matrices. In two or more
+    dimensions, such a product may not be symmetric, and its symmetric part may not be positive definite. Then there is no
+    potential, and the link may not be monotone. This also makes it more accurate with a linear predictor.
+    ``legendretron.diagnostics.canonicality`` measures the deviation; :class:`~legendretron.links.CanonicalLink` is always
+    canonical.
 
     Parameters
     ----------
     n_classes : int
         ``C``.
     n_blocks : int
-        ``B``, networks in the chain.
+        ``B``, the number of networks in the chain.
     hidden : int
-        ``H``, units per layer.
+        ``H``, the number of units per layer.
     depth : int
-        ``M``, hidden layers per network.
+        ``M``, the number of hidden layers per network.
     network : {"ficnn", "cpflow"}
-        The network of the paper's text, or the one behind its tables.
+        The network described in the paper, or the one used for its tables.
     init : {"identity", "centred", "paper"}
-        Start near softmax+; near it with weights that a centred penalty pulls there, see
-        :class:`~legendretron.potentials.FICNN`; or with the paper's random scales.
+        ``"identity"``: start near softmax+. ``"centred"``: the same, with weights for a penalty that is centred at softmax+,
+        see :class:`~legendretron.potentials.FICNN`. ``"paper"``: random, as in the paper.
     run_shape : tuple of int
         The run axes.
     generator : torch.Generator, optional
         Random generator of the initialisation.
     device, dtype : optional
-        Of the parameters.
+        Device and dtype of the parameters.
 
     Examples
     --------

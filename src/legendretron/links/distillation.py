@@ -28,8 +28,8 @@ class LinkGap:
     n_points : int
         Predictors examined.
     mean_kl, max_kl : float
-        Of the Kullback-Leibler divergence :math:`\sum_k p_k \log (p_k / q_k)` of the second link's probabilities ``q`` from
-        the first one's ``p``, over the points. The mean is what the log-loss loses if labels follow ``p``.
+        Mean and maximum over the points of the Kullback-Leibler divergence :math:`\sum_k p_k \log (p_k / q_k)` from the
+        probabilities ``p`` of the first link to ``q`` of the second. The mean is the increase in log-loss if ``p`` is true.
     max_difference : float
         Largest difference of a probability, over points and classes.
     agreement : float
@@ -70,37 +70,37 @@ class Distilled(NamedTuple):
 
 
 def distill(link: Link, z: Any, *, n_nests: int = 8, max_iter: int = 200, seed: int = 0) -> Distilled:
-    r"""Find the nearest canonical link to a trained one that is not canonical, such as a composite link of three classes.
+    r"""Find the canonical link that is nearest to a trained link, such as a composite link of three classes.
 
-    Nearest at predictors :math:`z_1, \ldots, z_n`: with probabilities ``p`` of the link, and ``q`` of
-    :class:`CanonicalLink` with :math:`M` nests, which are canonical for all parameters :math:`\theta`,
+    The distance is measured at predictors :math:`z_1, \ldots, z_n`, between the probabilities ``p`` of the link and those of
+    :class:`CanonicalLink` with :math:`M` nests and parameters :math:`\theta`, which are ``q``:
 
     .. math:: \min_\theta \; \tfrac1n \sum_i \mathrm{KL}\bigl(p(z_i) \,\|\, q_\theta(z_i)\bigr).
 
-    The minimum is searched for in float64 by L-BFGS, from softmax+ and from a random start, and the better end is taken. It
-    need not be the least of all: the problem is not convex in :math:`\theta`. Some of the gap can be closed by no canonical
-    link, since those are monotone; :func:`canonicality` measures by how much the link fails to be. A canonical link is
-    its own nearest, and is copied.
+    L-BFGS minimises this in float64, from softmax+ and from a random start, and the better result is returned. It may be a
+    local minimum, since the problem is not convex in :math:`\theta`. Canonical links are monotone, so part of the gap may
+    remain for any of them; :func:`canonicality` measures how far the link is from being monotone. A canonical link is
+    returned as a copy.
 
     Parameters
     ----------
     link : Link
-        Trained, without run axes.
+        A trained link, without run axes.
     z : Tensor or array of shape (..., C - 1)
-        Predictors where the links are to agree, such as ``linear_predictor(X)`` of the estimator the link is from. Some
+        Predictors at which the links should agree, such as ``linear_predictor(X)`` of the estimator of the link. A few
         thousand are enough.
     n_nests : int
         :math:`M`.
     max_iter : int
-        Most iterations of L-BFGS from each start.
+        Maximum number of iterations of L-BFGS from each start.
     seed : int
-        Of the starts.
+        Seed of the starts.
 
     Returns
     -------
     Distilled
-        ``link``, canonical and frozen, ready for :class:`~legendretron.losses.CanonicalLoss` or
-        ``LegendreTronClassifier(link=...)``; ``gap``, what remains between the two; ``converged``.
+        ``link``: the canonical link, frozen, for use in :class:`~legendretron.losses.CanonicalLoss` or
+        ``LegendreTronClassifier(link=...)``. ``gap``: the distance that remains. ``converged``: whether L-BFGS converged.
 
     Examples
     --------

@@ -52,7 +52,7 @@ class LabelNoise(nn.Module, ABC):
     n_classes : int
         ``C``.
     learned : bool
-        Whether the noise is a parameter, to be learned from data, or a buffer that is known.
+        Whether the noise is a parameter, to be learned from data, or known and a buffer.
     run_shape : tuple of int
         Run axes, see :class:`~legendretron.links.Link`.
 
@@ -105,14 +105,14 @@ class LabelNoise(nn.Module, ABC):
         """Whether the observed side of every canonical link is canonical as well."""
 
     def log_posterior(self, log_p: Tensor, labels: Tensor) -> Tensor:
-        r"""Logarithms of the probabilities of the true classes, once the observed label is known too.
+        r"""Log-probabilities of the true classes, given the observed labels.
 
         .. math:: P(\text{true } i \mid \text{observed } y) = p_i T_{iy} / \sum_k p_k T_{ky}
 
         Parameters
         ----------
         log_p : Tensor of shape ``(*run_shape, n, C)``
-            What is known without the label.
+            Log-probabilities without knowledge of the label.
         labels : Tensor of shape ``(*run_shape, n)``
             Observed labels.
         """
@@ -132,11 +132,11 @@ class LabelNoise(nn.Module, ABC):
 
 
 class SymmetricNoise(LabelNoise):
-    r"""A share :math:`\epsilon` of the labels is replaced at random, by any class alike.
+    r"""A share :math:`\epsilon` of the labels is replaced by classes drawn uniformly at random.
 
     .. math:: q = (1 - \epsilon)\, p + \epsilon / C
 
-    The simplex is shrunk towards its middle: no observed probability is below :math:`\epsilon / C`, and no log-loss above
+    The simplex is shrunk towards its centre: no observed probability is below :math:`\epsilon / C`, and no log-loss above
     :math:`\log(C / \epsilon)`. Since a label can be replaced by itself, the share of wrong labels is
     :math:`\epsilon (C - 1) / C`.
 
@@ -145,9 +145,9 @@ class SymmetricNoise(LabelNoise):
     n_classes : int
         ``C``.
     rate : float
-        :math:`\epsilon`, at least 0 and below 1; where to start if it is learned, and then above 0.
+        :math:`\epsilon`, at least 0 and below 1. If learned, the initial value, which must be above 0.
     learned : bool
-        Whether to learn it.
+        Whether to learn the rate.
     run_shape : tuple of int
         Run axes.
     device, dtype : optional
@@ -240,7 +240,7 @@ class SymmetricNoise(LabelNoise):
 
 
 class TransitionNoise(LabelNoise):
-    r"""Labels that become others with probabilities of their own, by a transition matrix :math:`T`.
+    r"""Class-dependent label noise, given by a transition matrix :math:`T`.
 
     .. math:: q = T^\top p
 
@@ -253,9 +253,9 @@ class TransitionNoise(LabelNoise):
     Parameters
     ----------
     matrix : array-like of shape (C, C)
-        Rows are true classes and sum to 1; where to start if it is learned, and then without zeros.
+        Rows are true classes and sum to 1. If learned, the initial value, which must not contain zeros.
     learned : bool
-        Whether to learn it.
+        Whether to learn the matrix.
     run_shape : tuple of int
         Run axes.
     device, dtype : optional

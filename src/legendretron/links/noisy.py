@@ -1,4 +1,4 @@
-r"""A link for labels of which some are wrong."""
+r"""A link for noisy labels."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ __all__ = ["NoisyLink", "clean_link", "with_noise"]
 
 @register_link("noisy")
 class NoisyLink(Link):
-    r"""The link of observed labels: a link of the true ones, and then noise.
+    r"""Link of the observed labels: a link of the true labels, followed by noise.
 
-    Calling it gives log-probabilities of the **observed** labels, to train on them; :attr:`clean` is the link of the true
-    ones, to predict with. With :math:`q = T^\top p(z)`:
+    Calling it returns log-probabilities of the **observed** labels, for training; :attr:`clean` is the link of the **true**
+    labels, for prediction. With :math:`q = T^\top p(z)`:
 
     - The log-loss of ``q`` is strictly proper for the observed labels, and so, if :math:`T` is invertible, for the true ones.
     - With :class:`~legendretron.links.SymmetricNoise` it is bounded by :math:`\log(C / \epsilon)`, and a canonical link stays
       canonical: its potential is :math:`(1 - \epsilon) F(z) + (\epsilon / C) \sum_k z_k`, and its canonical loss
       :math:`\ell_y - \epsilon \bar\ell`, where :math:`\bar\ell` is the mean of the true link's losses over all classes.
-    - Observed labels alone do not determine the rate. A smaller one fits them as well, with true probabilities that are
-      less certain; a larger one as long as :math:`\epsilon / C` is below every observed probability. What is learned is the
-      largest rate only if some rows are certain, and the form of the model lets them be.
+    - Observed labels alone do not determine the rate. A smaller rate fits them equally well, with true probabilities that
+      are less certain; so does a larger one, as long as :math:`\epsilon / C` is below every observed probability. The largest
+      rate is learned only if some rows are certain, and the model is flexible enough to say so.
 
     Parameters
     ----------
     clean : Link
-        Of the true labels.
+        Link of the true labels.
     noise : LabelNoise
-        With the same classes and run axes.
+        Noise with the same number of classes and run axes.
 
     Examples
     --------

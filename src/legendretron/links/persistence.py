@@ -32,19 +32,19 @@ AnyLink = TypeVar("AnyLink", bound=Link)
 
 
 def save_link(link: Link, path: str | os.PathLike[str]) -> None:
-    """Write a link to a file, whole or not at all.
+    """Save a link to a file, which is written atomically.
 
     Parameters
     ----------
     link : Link
-        Registered, see :func:`register_link`, and without run axes.
+        A registered link, see :func:`register_link`, without run axes.
     path : path-like
-        File to write; its folder is made if needed.
+        File to write; its folder is created if needed.
 
     Raises
     ------
     ValueError
-        If the link has no name, run axes, or values that are not finite.
+        If the link is not registered, has run axes, or contains non-finite values.
 
     Examples
     --------
@@ -61,12 +61,12 @@ def save_link(link: Link, path: str | os.PathLike[str]) -> None:
 
 
 def load_link(path: str | os.PathLike[str]) -> Link:
-    """Read a link that :func:`save_link` wrote, in evaluation mode; raise a ``ValueError`` for anything else.
+    """Load a link that was saved by :func:`save_link`, in evaluation mode; other files raise a ``ValueError``.
 
-    The values read are the link's start: ``reset_parameters`` restores them. They are read also where networks are built
-    without memory, under ``torch.device("meta")``.
+    The loaded values are the initial values of the link: ``reset_parameters`` restores them. They are loaded even under
+    ``torch.device("meta")``.
 
-    A link of your own must have been registered: import its module first.
+    A link of your own must be registered: import its module first.
 
     Examples
     --------

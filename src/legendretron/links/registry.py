@@ -49,13 +49,13 @@ def register_link(name: str) -> Callable[[type[AnyLink]], type[AnyLink]]:
     """Return a decorator that registers a link class under a name.
 
     The name selects the link in :class:`~legendretron.LegendreTronClassifier`, :class:`~legendretron.nn.LegendreHead` and
-    :func:`make_link`, and is saved with fitted models. To load them, the module with the class must have been imported, or
-    be installed with an entry point of the group ``legendretron.links``.
+    :func:`make_link`, and is saved with fitted models. To load such a model, import the module of the class first, or install
+    it with an entry point of the group ``legendretron.links``.
 
     Parameters
     ----------
     name : str
-        A Python identifier that no other link has.
+        A Python identifier that is not in use.
 
     Raises
     ------
@@ -94,7 +94,7 @@ def register_link(name: str) -> Callable[[type[AnyLink]], type[AnyLink]]:
 
 
 def link_names() -> tuple[str, ...]:
-    """Names of all links, those of installed packages included.
+    """Names of all links, including those of installed packages.
 
     Examples
     --------
@@ -190,7 +190,7 @@ def make_link(
     generator, device, dtype : optional
         Random generator, device and dtype of the parameters; links without parameters need none.
     **settings
-        Settings of the link; one that it does not have raises a ``ValueError``.
+        Settings of the link; an unknown one raises a ``ValueError``.
 
     Examples
     --------

@@ -38,8 +38,8 @@ def stack_runs(links: Sequence[AnyLink]) -> AnyLink:
     Raises
     ------
     ValueError
-        If the links differ in anything but the values of their parameters, or are of a user's own class that does not
-        compute several runs at once.
+        If the links differ in anything but the values of their parameters, or are of a class of your own that does not
+        support several runs.
 
     Examples
     --------

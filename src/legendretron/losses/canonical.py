@@ -73,9 +73,9 @@ class CanonicalLoss(LinkLoss):
     such; on probabilities, its Bayes risk is :math:`-F^*(\tilde p)` and its regret the Bregman divergence of :math:`F^*`.
     (Elsewhere this is a Fenchel-Young loss.)
 
-    The loss keeps a frozen copy of the link, whose parameters are buffers here. Training ``F`` by its own canonical loss has
-    a trivial minimum, where ``F`` and not the model has moved; learn the link by log-loss, then take its loss to train other
-    models.
+    The loss keeps a frozen copy of the link, whose parameters are buffers here. Do not train ``F`` by its own canonical loss:
+    this has a trivial minimum, at which ``F`` changes instead of the model. Learn the link by log-loss, and use its canonical
+    loss to train other models.
 
     Parameters
     ----------
@@ -86,19 +86,19 @@ class CanonicalLoss(LinkLoss):
     reduction : {"mean", "sum", "none"}
         As in ``torch.nn.CrossEntropyLoss``, which this equals for the softmax link.
     ignore_index : int
-        Integer label that does not count.
+        Label that is ignored.
     label_smoothing : float
         Share of each label that is spread evenly over all classes, from 0 to 1.
     dim : int
         Axis of the classes; 1 for images ``(N, C, H, W)``.
     normalized : bool
-        Whether a perfect forecast costs nothing: the limit :math:`-F^*(e_y) = \inf_z F(z) - z_y` is subtracted. That changes
-        neither gradients nor regrets; but then :math:`\ell_C - \ell_i` is the link plus a constant.
+        Whether the loss of a perfect prediction is zero: the limit :math:`-F^*(e_y) = \inf_z F(z) - z_y` is subtracted. This
+        changes neither gradients nor regrets, but :math:`\ell_C - \ell_i` is then the link plus a constant.
 
     Raises
     ------
     NotCanonicalError
-        If the link has no potential, as a composite link of three or more classes; :class:`CompositeLoss` is for those.
+        If the link has no potential, such as a composite link of three or more classes; use :class:`CompositeLoss`.
 
     Examples
     --------

@@ -25,20 +25,20 @@ _MOST_ENTRIES = 2**22
 class CompositeLoss(LinkLoss, LogLoss):
     r"""Strictly proper composite loss of a link: log-loss through its inverse, :math:`\ell_y(z) = -\log p_y(z)`.
 
-    It exists for every link, as a composite link of three or more classes, which has no potential. What holds:
+    It exists for every link, also for those without a potential, such as a composite link of three or more classes.
 
     - It is **strictly proper**: on probabilities it is the log-loss, and since the link is invertible, the expected loss
-      is least at the one predictor whose probabilities are those of the labels.
-    - It need **not be convex** in ``z``, its gradient is not :math:`p(z) - e_y`, and :math:`\ell_C - \ell_i` is not the link:
-      that is what a canonical loss has, see :class:`CanonicalLoss`. :attr:`canonicality` tells how far the link is from
-      having one.
+      has its only minimum at the predictor whose probabilities are those of the labels.
+    - It **may not be convex** in ``z``, its gradient is not :math:`p(z) - e_y`, and :math:`\ell_C - \ell_i` is not the link.
+      These are properties of a canonical loss, see :class:`CanonicalLoss`. :attr:`canonicality` measures how far the link is
+      from being canonical.
 
     The loss keeps a frozen copy of the link, whose parameters are buffers here.
 
     Parameters
     ----------
     link : Link
-        Without run axes.
+        A link without run axes.
     weight, reduction, ignore_index, label_smoothing, dim : optional
         As in :class:`CanonicalLoss`.
 

@@ -1,4 +1,4 @@
-r"""Losses of decisions: pay what the best act under the prediction costs."""
+r"""Losses of decisions: the cost of the act that is best under the prediction."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class CostLoss(ProperLoss):
     Parameters
     ----------
     cost : Tensor of shape (C, A)
-        Cost of each act ``a`` under each label ``i``; with ``A = C`` the acts are usually the classes to predict.
+        Cost of each act ``a`` for each label ``i``; with ``A = C`` the acts are usually the classes to predict.
 
     Examples
     --------

@@ -23,12 +23,11 @@ _USUAL: dict[str, Any] = {"reduction": "mean", "ignore_index": -100, "label_smoo
 class Criterion(ProperLoss):
     r"""A proper loss with a link from real numbers to probabilities, so that a network can be trained with it.
 
-    It is called as ``torch.nn.CrossEntropyLoss`` is, ``criterion(z, y)``. The input holds on axis ``dim`` the logits
-    :math:`x` of all ``C`` classes, to which a constant may be added, or, if the loss knows its number of classes, the
-    ``C - 1`` predictors :math:`z_k = x_k - x_C`. Everything is computed in float32 at least, and the result has that
-    precision.
+    It is called like ``torch.nn.CrossEntropyLoss``: ``criterion(z, y)``. Axis ``dim`` of the input contains the logits
+    :math:`x` of all ``C`` classes, up to a constant, or, if the loss knows its number of classes, the ``C - 1`` predictors
+    :math:`z_k = x_k - x_C`. Computations and results have at least the precision of float32.
 
-    Class weights, smoothing and ignored labels belong to the criterion: methods on probabilities do not use them.
+    Class weights, label smoothing and ignored labels apply to the criterion only, not to methods on probabilities.
 
     Parameters
     ----------
@@ -37,7 +36,7 @@ class Criterion(ProperLoss):
     reduction : {"mean", "sum", "none"}
         As in ``torch.nn.CrossEntropyLoss``.
     ignore_index : int
-        Integer label that does not count.
+        Label that is ignored.
     label_smoothing : float
         Share of each label that is spread evenly over all classes, from 0 to 1.
     dim : int
@@ -127,7 +126,7 @@ class Criterion(ProperLoss):
     def predict_proba(self, z: Tensor) -> Tensor:
         """Probabilities of an input: ``(..., C - 1)`` or ``(..., C)`` to ``(..., C)``, the classes on axis ``dim``.
 
-        They are what the loss is proper for: its expectation is least if they are the probabilities of the labels.
+        The loss is proper for these: its expectation is least if they are the probabilities of the labels.
         """
         logits = self._logits(z)
         with full_precision(logits):

@@ -1,9 +1,9 @@
 r"""The proper losses that have a name and are smooth: log, square, spherical and Matsushita's.
 
-They are functions of probabilities, and criteria as ``torch.nn.CrossEntropyLoss`` is: called on the logits :math:`x` of all
-``C`` classes, they score :math:`q = \mathrm{softmax}(x)`. Softmax is the canonical link of the log-loss alone. The image of
-the others' canonical links is not all of :math:`\mathbb{R}^{C-1}`, so that a network could not end in them; through softmax
-they are strictly proper composite losses, and not convex in the logits.
+They are functions of probabilities, and criteria like ``torch.nn.CrossEntropyLoss``: called on the logits :math:`x` of all
+``C`` classes, they score :math:`q = \mathrm{softmax}(x)`. Softmax is the canonical link of the log-loss only. The canonical
+links of the others do not map onto all of :math:`\mathbb{R}^{C-1}`, so a network cannot end in them; combined with softmax
+they are strictly proper composite losses, which are not convex in the logits.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class SquareLoss(_SoftmaxCriterion):
     Parameters
     ----------
     scale_by_half : bool
-        With ``False`` the factor of one half is left out, which is Brier's multiclass score.
+        ``False`` omits the factor of one half, which gives the multiclass Brier score.
     weight, reduction, ignore_index, label_smoothing, dim : optional
         See :class:`Criterion`.
 

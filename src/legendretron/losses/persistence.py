@@ -29,19 +29,19 @@ _FIELDS = {
 
 
 def save_loss(loss: Criterion, path: str | os.PathLike[str]) -> None:
-    """Write a loss to a file, with its link if it has one, whole or not at all.
+    """Save a loss to a file, with its link if it has one; the file is written atomically.
 
     Parameters
     ----------
     loss : CanonicalLoss, CompositeLoss, LogLoss, SquareLoss, SphericalLoss or MatsushitaLoss
-        With its reduction, class weights and other settings.
+        The loss, which is saved with its reduction, class weights and other settings.
     path : path-like
-        File to write; its folder is made if needed.
+        File to write; its folder is created if needed.
 
     Raises
     ------
     ValueError
-        If the loss is of another class, its link is not registered, or it holds values that are not finite.
+        If the loss is of another class, its link is not registered, or it contains non-finite values.
 
     Examples
     --------
@@ -63,7 +63,7 @@ def save_loss(loss: Criterion, path: str | os.PathLike[str]) -> None:
 
 
 def load_loss(path: str | os.PathLike[str]) -> Criterion:
-    """Read a loss that :func:`save_loss` wrote; raise a ``ValueError`` for anything else.
+    """Load a loss that was saved by :func:`save_loss`; other files raise a ``ValueError``.
 
     The link of the loss must be registered: import the module of a link of your own first.
 

@@ -27,8 +27,8 @@ class ClassParallel(ParallelStyle):
 
     Features must be the same on all processes of the mesh, as after the layers of a tensor-parallel network. Train with
     ``head.loss(features, labels)``; ``head(features)`` gathers the log-probabilities of all classes on each process.
-    The number of classes need not be a multiple of the number of processes, but must be larger. Of ``label_noise``, a head
-    can have ``"learn"`` or a number; a matrix needs the probabilities of all classes in one place.
+    The number of classes need not be a multiple of the number of processes, but must be larger. ``label_noise`` can be
+    ``"learn"`` or a number; a matrix would need the probabilities of all classes in one place.
 
     Examples
     --------

@@ -29,55 +29,55 @@ __all__ = ["LegendreHead", "LegendreLink"]
 class LegendreLink(LinkModule):
     r"""A learned proper loss after the logits of a network: ``logits -> log_proba``, for ``torch.nn.NLLLoss``.
 
-    Use it in place of ``torch.nn.LogSoftmax``, or replace ``cross_entropy(logits, y)`` with
-    ``nll_loss(link(logits), y)``. With logits :math:`\ell` of all ``C`` classes the predictor is their difference to the
-    last, :math:`z_k = \ell_k - \ell_C`, so that a constant added to all of them changes nothing, as for softmax;
-    ``C - 1`` logits are the predictor themselves. With ``init="identity"`` training starts, nearly, from softmax.
+    Use it in place of ``torch.nn.LogSoftmax``, or replace ``cross_entropy(logits, y)`` by
+    ``nll_loss(link(logits), y)``. If logits :math:`\ell` of all ``C`` classes are given, the predictors are their differences
+    from the last one, :math:`z_k = \ell_k - \ell_C`, so adding a constant to all logits changes nothing, as for softmax.
+    ``C - 1`` logits are used as predictors directly. With ``init="identity"``, training starts close to softmax.
 
-    **Masked classes.** With ``link="softmax"`` or ``"canonical"`` a logit may be very low, or minus infinity: its class has
-    probability and gradient 0, as if it did not exist. (A row of minus infinities is NaN, as in torch.) Other links of
-    three or more classes compare all classes with each other. There a logit 5e8 or more below the largest counts as a mask,
-    and raises a ``ValueError``; on a GPU and in compiled graphs, where values are not read, the row is NaN. It is NaN
-    there, too, if the last logit is 14,000 or more below the largest in float32, since differences to it lose their digits.
-    ``C - 1`` predictors are never masks. Masking log-probabilities works with every link:
-    ``log_softmax(link(logits).masked_fill(mask, -inf), dim)``.
+    **Masked classes.** With ``link="softmax"`` or ``"canonical"`` a logit may be very low, or minus infinity: its class then
+    has probability and gradient 0, as if it did not exist. (A row of minus infinities is NaN, as in torch.) Other links of
+    three or more classes compare all classes with each other. For these, a logit that is lower than the largest by 5e8 or
+    more is treated as a mask, and raises a ``ValueError``; on a GPU and in compiled graphs, where values are not read,
+    the row is NaN. There it is also NaN if the last logit is lower than the largest by 14,000 or more in float32, since
+    differences lose their precision. ``C - 1`` predictors are never treated as masks. Masking the log-probabilities works
+    with every link: ``log_softmax(link(logits).masked_fill(mask, -inf), dim)``.
 
-    ``CrossEntropyLoss`` of the log-probabilities gives the same as ``NLLLoss``, since they are normalised already. Everything
-    is computed in float32 at least, also within ``torch.autocast`` and for logits or parameters of half precision.
+    ``CrossEntropyLoss`` and ``NLLLoss`` of the log-probabilities are equal, since these are normalised. Computations are in
+    float32 at least, also within ``torch.autocast`` and for logits or parameters of half precision.
 
     Parameters
     ----------
     n_classes : int
         ``C``, at least 2.
     link : {"composite", "canonical", "softmax"}, name of another link, or Link
-        Kind of link; ``"composite"`` is the paper's, ``"canonical"`` has a convex loss that can be exported. Your own links
-        have the names given to :func:`~legendretron.links.register_link`.
+        Kind of link. ``"composite"`` is the paper's link; ``"canonical"`` has a convex loss that can be exported. Links of
+        your own have the names passed to :func:`~legendretron.links.register_link`.
     dim : int
         Axis of the classes in logits and log-probabilities; 1 for images ``(N, C, H, W)``.
     label_noise : None, "learn", "class-conditional", float, array-like of shape (C, C) or LabelNoise
-        What is known of wrong labels, see the notes. With None the labels count as right.
+        Model of wrong labels, see Notes. With None, all labels are assumed to be correct.
     generator, device, dtype : optional
-        Of the parameters.
+        Random generator, device and dtype of the parameters.
     **settings
-        Settings of the link by name, as of :class:`~legendretron.links.CompositeLink`: ``hidden=4``, ``init="paper"``. A
-        setting of your own link that has the name of a parameter here is given to a link that is an object.
+        Settings of the link, such as ``hidden=4`` and ``init="paper"`` of :class:`~legendretron.links.CompositeLink`. If your
+        own link has a setting with the name of a parameter above, pass the link as an object.
 
     Notes
     -----
-    With ``label_noise``, log-probabilities are those of the **observed** labels in training mode, to train on them, and those
-    of the **true** labels in evaluation mode, to predict with.
+    With ``label_noise``, the module returns log-probabilities of the **observed** labels in training mode, and of the
+    **true** labels in evaluation mode.
 
-    - ``"learn"`` or ``"symmetric"``: a share of the labels is replaced by any class alike, and the share is learned. It
-      starts at a quarter. :attr:`noise_rate` is the share of wrong labels, which is smaller: of ``C`` labels that are
-      replaced one is right again. Give the share a learning rate of its own, see :func:`parameter_groups`.
-    - ``"class-conditional"``: each class has its own probabilities of becoming another, and they are learned. Labels alone
-      do not tell a class that often becomes another from one that looks like another: if :attr:`noise_rate` goes to 0, add
-      a small multiple of ``head.noise.matrix().diagonal().mean()`` to the loss, which prefers more noise [1]_. Too large a
-      multiple invents noise.
-    - a number: the share of **wrong** labels is known, from 0 to below ``(C - 1) / C``. A wrong label is any of the other
-      classes alike.
-    - a matrix: entry ``[i, j]`` is the known probability that the label is ``j`` if ``i`` is true.
-    - a :class:`~legendretron.links.LabelNoise`, for another start.
+    - ``"learn"`` or ``"symmetric"``: a share of the labels is replaced by a class drawn uniformly, and this share is learned,
+      starting from a quarter. :attr:`noise_rate` is the share of wrong labels, which is smaller, since one in ``C`` replaced
+      labels is correct by chance. Use a separate learning rate for the share, see :func:`parameter_groups`.
+    - ``"class-conditional"``: the probabilities of each class to be labelled as another are learned. Labels alone cannot
+      distinguish a class that is often mislabelled as another from one that looks like another: if :attr:`noise_rate` goes
+      to 0, add a small multiple of ``head.noise.matrix().diagonal().mean()`` to the loss, which favours noise [1]_. Too large
+      a multiple finds noise that is not there.
+    - a number: the known share of **wrong** labels, at least 0 and below ``(C - 1) / C``. All other classes are equally
+      likely as wrong labels.
+    - a matrix: entry ``[i, j]`` is the known probability of label ``j`` if ``i`` is the true class.
+    - a :class:`~legendretron.links.LabelNoise`, to start from other values.
 
     References
     ----------
@@ -134,10 +134,10 @@ class LegendreHead(LinkModule):
     with :math:`u` the inverse link. It replaces the last ``torch.nn.Linear(d, C)`` of a classifier together with the
     softmax hidden in ``torch.nn.CrossEntropyLoss``. See :class:`LegendreLink` for precision.
 
-    The layer is ``head.linear``. Another one that maps features to ``C - 1`` predictors may take its place: a layer with
-    adapters, a ``LazyLinear``, or the one that ``torch.ao.quantization.quantize_dynamic`` puts there.
+    The layer is ``head.linear``. It may be replaced by any layer that maps features to ``C - 1`` predictors: one with
+    adapters, a ``LazyLinear``, or the result of ``torch.ao.quantization.quantize_dynamic``.
 
-    For very many classes see :class:`~legendretron.nn.class_parallel.ClassParallel`, which splits the head over processes.
+    For very many classes, :class:`~legendretron.nn.class_parallel.ClassParallel` splits the head over processes.
 
     Parameters
     ----------
@@ -148,15 +148,15 @@ class LegendreHead(LinkModule):
     link : {"composite", "canonical", "softmax"}, name of another link, or Link
         Kind of link.
     label_noise : None, "learn", "class-conditional", float, array-like of shape (C, C) or LabelNoise
-        What is known of wrong labels, as in :class:`LegendreLink`: train on what is observed, predict what is true.
+        Model of wrong labels, as in :class:`LegendreLink`.
     bias : bool
         Whether the linear layer has a bias.
     generator : torch.Generator, optional
-        Random generator of the link's initialisation; the linear layer uses torch's global one, as all layers of torch.
+        Random generator for initialising the link; the linear layer uses the global one, like all layers of torch.
     device, dtype : optional
-        Of the parameters.
+        Device and dtype of the parameters.
     **settings
-        Settings of the link, as in :class:`LegendreLink`; one that the link does not have raises a ``ValueError``.
+        Settings of the link, as in :class:`LegendreLink`.
 
     Examples
     --------
@@ -164,7 +164,7 @@ class LegendreHead(LinkModule):
     >>> log_proba = net(torch.randn(8, 5))
     >>> nn.NLLLoss()(log_proba, torch.randint(3, (8,))).backward()
 
-    Where a fifth of the labels is wrong:
+    If a fifth of the labels is wrong:
 
     >>> head = LegendreHead(16, 3, label_noise=0.2)
     >>> x = 1e6 * torch.ones(1, 16)
@@ -198,7 +198,8 @@ class LegendreHead(LinkModule):
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
         """See :meth:`LegendreLink.reset_parameters`.
 
-        The linear layer uses torch's global generator. A layer in its place is reset by its own ``reset_parameters``.
+        The linear layer uses the global generator of torch. A layer that replaces it is reset by its own
+        ``reset_parameters``.
         """
         reset = getattr(self.linear, "reset_parameters", None)
         if reset is None:
@@ -229,20 +230,20 @@ class LegendreHead(LinkModule):
     ) -> Tensor:
         """Log-loss of observed labels: ``nll_loss(head(features), labels)`` of a head in training mode.
 
-        With ``label_noise`` it scores labels of which some are wrong, in both modes: so it is also the loss to validate with
-        on such labels.
+        With ``label_noise``, this is the loss of the observed labels in both modes, so it can also be used for validation on
+        noisy labels.
 
-        Train a head that :class:`~legendretron.nn.class_parallel.ClassParallel` has split with this method: no process
-        ever holds the probabilities of all classes.
+        Use this method to train a head that was split by :class:`~legendretron.nn.class_parallel.ClassParallel`: no process
+        ever stores the probabilities of all classes.
 
         Parameters
         ----------
         features : Tensor of shape (..., in_features)
-            The same on all processes of a split head.
+            Features; the same on all processes of a split head.
         labels : Tensor
             Classes of shape (...), or probabilities of shape (..., C).
         reduction : {"mean", "sum", "none"}
-            As in ``torch.nn.CrossEntropyLoss``, as all that follows.
+            As in ``torch.nn.CrossEntropyLoss``, like the other parameters.
         ignore_index : int
             Label of the rows to ignore.
         weight : Tensor of shape (C,), optional

@@ -94,10 +94,10 @@ class LinkModule(nn.Module, ABC):
         """Log-probabilities of true labels, the classes on the last axis."""
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        """Restore the start of the constructor, drawn anew, also in memory that holds no values yet.
+        """Initialise all parameters again, as the constructor does, also in uninitialised memory.
 
-        Call it after ``to_empty``. For models of Transformers, whose ``from_pretrained`` builds networks without memory,
-        see :func:`init_weights`. Of a module that is sharded over processes, all of them must call it.
+        Call it after ``to_empty``. For models of Transformers, whose ``from_pretrained`` builds networks on the meta device,
+        see :func:`init_weights`. If the module is sharded over processes, all of them must call it.
 
         Examples
         --------
@@ -111,15 +111,15 @@ class LinkModule(nn.Module, ABC):
             self.noise.reset_parameters()
 
     def forward(self, x: Tensor) -> Tensor:
-        """Log-probabilities of logits, or of features; the classes are on axis ``dim``, which a head has last.
+        """Log-probabilities from logits, or from features; classes are on axis ``dim``, which is the last one for a head.
 
-        With ``label_noise`` those of observed labels in training mode, and of true labels in evaluation mode.
+        With ``label_noise``, they are those of observed labels in training mode, and of true labels in evaluation mode.
         """
         log_p = self._log_true(x)
         return self._place(observe(self.noise, log_p) if self.training else log_p)
 
     def log_proba_observed(self, x: Tensor) -> Tensor:
-        """Log-probabilities of observed labels, in both modes: for the log-loss of labels of which some are wrong."""
+        """Log-probabilities of the observed labels, in both modes: for the log-loss of noisy labels."""
         return self._place(observe(self.noise, self._log_true(x)))
 
     def _place(self, log_p: Tensor) -> Tensor:
@@ -127,13 +127,13 @@ class LinkModule(nn.Module, ABC):
         return log_p if self.dim == -1 else log_p.movedim(-1, self.dim).contiguous()
 
     def label_quality(self, x: Tensor, labels: Tensor) -> Tensor:
-        r"""Probabilities that labels are right, given logits or features: of the shape of the labels.
+        r"""Probabilities that labels are correct, given logits or features: same shape as the labels.
 
         .. math:: P(\text{true } y \mid \text{observed } y, x) = p_y(x) T_{yy} / q_y(x)
 
         Here :math:`p` and :math:`q` are the probabilities of true and of observed labels, and :math:`T_{yy}` is the
-        probability that class ``y`` keeps its label. Look at the labels with the lowest values first. Call it in
-        evaluation mode, where dropout is off.
+        probability that a row of class ``y`` is labelled correctly. Check the labels with the lowest values first. Call this
+        method in evaluation mode, so that dropout is off.
 
         Examples
         --------
@@ -158,9 +158,9 @@ class LinkModule(nn.Module, ABC):
     def noise_rate(self) -> float:
         r"""Share of wrong labels, :math:`1 - \frac{1}{C} \sum_i T_{ii}`, if all classes are equally frequent.
 
-        It is 0 without ``label_noise``. A learned rate is too low where the network memorises wrong labels, and is
-        determined only if the network can be certain of some rows. Symmetric noise replaces a share ``head.noise.rate()``
-        of the labels by any class alike, of which ``(C - 1) / C`` are wrong.
+        It is 0 without ``label_noise``. A learned rate is too low if the network memorises wrong labels, and it is
+        identifiable only if the network can be certain about some rows. Symmetric noise replaces a share
+        ``head.noise.rate()`` of the labels by classes drawn uniformly, of which ``(C - 1) / C`` are wrong.
 
         Examples
         --------
@@ -184,12 +184,12 @@ class LinkModule(nn.Module, ABC):
 
 
 def init_weights(module: nn.Module) -> bool:
-    """Reset a module to its start if it is one of this library, for the ``_init_weights`` of a model of Transformers.
+    """Initialise a module of this library, for use in the ``_init_weights`` of a Transformers model.
 
-    ``from_pretrained`` builds a network without memory, and then calls ``_init_weights`` for every module that directly holds
-    parameters which were not in the file. This resets links, potentials, noise and losses; linear layers are left to
-    Transformers. A loss gets back the values it was made with, and a link from :func:`~legendretron.links.load_link` those of
-    its file; a link that was trained in the same program starts anew, so save it and load it.
+    ``from_pretrained`` builds a network on the meta device, and then calls ``_init_weights`` for every module with
+    parameters that were not in the file. This function resets links, potentials, noise and losses; linear layers are left to
+    Transformers. A loss gets back its original values, and a link from :func:`~legendretron.links.load_link` those of its
+    file. A link that was trained in the same program would be initialised from scratch: save it, and load it.
 
     Parameters
     ----------
@@ -199,7 +199,7 @@ def init_weights(module: nn.Module) -> bool:
     Returns
     -------
     bool
-        Whether it was reset; if not, it is for others to initialise.
+        Whether the module was reset; if not, it must be initialised elsewhere.
 
     Examples
     --------

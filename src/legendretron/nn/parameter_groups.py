@@ -26,24 +26,24 @@ def parameter_groups(
     network: dict[str, Any] | None = None,
     noise: dict[str, Any] | None = None,
 ) -> list[dict[str, Any]]:
-    """Return groups for any optimiser of torch: what is learned of links, of wrong labels, and all other parameters.
+    """Return parameter groups for a torch optimiser: links, label noise, and all other parameters.
 
-    Weight decay is off for links and noise unless asked for, since zero is not the neutral value of their parameters. A
-    rate of noise may have a long way to go: give it ten times the network's learning rate, or more.
+    Weight decay is off for links and noise by default, since zero is not the neutral value of their parameters. The noise
+    rate may have to change a lot: its learning rate should be ten times that of the network, or more.
 
     Parameters
     ----------
     model : Module
-        Holds any number of links, directly or inside heads.
+        A network with any number of links, on their own or inside heads.
     link, network, noise : dict, optional
-        Options of the groups, such as ``{"lr": 1e-2, "weight_decay": 1e-4}``, of any optimiser in ``torch.optim``; all
-        others have the values that are given to the optimiser. Set options of other optimisers in the groups returned.
+        Options of the groups, such as ``{"lr": 1e-2, "weight_decay": 1e-4}``, for any optimiser in ``torch.optim``. All
+        others default to those of the optimiser. For optimisers of your own, set options in the returned groups.
 
     Returns
     -------
     list of dict
-        With the keys ``"params"`` and ``"name"`` and the options. A group without parameters is left out, and
-        so are parameters that do not require a gradient.
+        Groups with the keys ``"params"`` and ``"name"`` and the options. Empty groups are left out, and so are parameters
+        that do not require a gradient.
 
     Examples
     --------
@@ -55,7 +55,7 @@ def parameter_groups(
     >>> [(group["name"], group["lr"], group["weight_decay"]) for group in optimiser.param_groups]
     [('network', 0.001, 0.01), ('link', 0.01, 0.0)]
 
-    With a rate of wrong labels to learn:
+    With a learned noise rate:
 
     >>> groups = parameter_groups(LegendreHead(16, 3, label_noise="learn"), noise={"lr": 3e-2})
     >>> [group["name"] for group in groups]

@@ -199,10 +199,9 @@ class ReliabilityDisplay(Display):
         ax : matplotlib axes, optional
             Where to draw.
         **curve
-            ``strategy``: ``"binned"`` (default) or ``"smooth"``. ``n_bins`` of binned curves, 10 by default; ``bandwidth``,
-            ``n_bootstrap``, ``level`` and ``seed`` of smooth ones, see
-            :func:`~legendretron.diagnostics.smooth_calibration_curve`. Those of the other strategy raise a ``ValueError``.
-            ``sample_weight`` of both.
+            ``strategy``: ``"binned"`` (default) or ``"smooth"``. ``n_bins`` for binned curves, 10 by default. ``bandwidth``,
+            ``n_bootstrap``, ``level`` and ``seed`` for smooth curves, as in
+            :func:`~legendretron.diagnostics.smooth_calibration_curve`. ``sample_weight`` for both.
         """
         return cls._of(Predictions(y, predictions, classes, name), kind, label, curve).plot(ax=ax)
 

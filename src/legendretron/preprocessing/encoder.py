@@ -273,7 +273,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             if statistics.holds_codes and not statistics.is_identifier:
                 code = next(text for text in statistics.counts if len(text) > 1 and text[0] == "0")
                 notes.append(
-                    f"column {name!r} holds numbers with leading zeros, such as {code!r}, and is taken for categories. "
+                    f"column {name!r} holds numbers with leading zeros, such as {code!r}, and is treated as categories. "
                     f"{spared}; {spell('numeric', name, code=f'astype({{{name!r}: float}})')} makes them numbers."
                 )
             elif statistics.numbers_rows:

@@ -403,15 +403,13 @@ def as_source(
     Parameters
     ----------
     data : tuple of arrays, data set, iterable or Source
-        - ``(X, y)`` or ``(X, y, sample_weight)``: arrays, such as ``np.memmap``, of which only slices are read.
-        - a ``pyarrow.dataset.Dataset``: a target column must be named.
-        - a list, torch ``DataLoader`` or any other object that can be iterated over several times, with the same rows in the
-          same order: batches ``(X, y)`` or ``(X, y, sample_weight)`` of arrays or tensors, or record batches of pyarrow.
-        - a :class:`Source`, which is returned as it is.
+        Arrays ``(X, y)`` or ``(X, y, sample_weight)``, also ``np.memmap``; a ``pyarrow.dataset.Dataset``, with a ``target``;
+        or a list, torch ``DataLoader`` or other iterable of such tuples, or of pyarrow record batches, that yields the same
+        rows in the same order each time. A :class:`Source` is returned unchanged.
     target, weight : str, optional
         Columns of the labels and of the weights, for data sets and record batches.
     features, drop : sequence of str, optional
-        Columns to take as features, by default all others, and to leave out.
+        Columns to use as features, by default all other columns, and columns to leave out.
 
     Examples
     --------

@@ -54,12 +54,12 @@ def load_checkpoint(path: Path, kind: str, fingerprint: str, from_state: Callabl
         found = load_state(path, {kind: read})
     except ValueError as error:
         raise ParameterError(
-            "checkpoint", f"cannot be read: {error} Remove the file to start anew, or choose another path."
+            "checkpoint", f"cannot be read: {error} Remove the file to start over, or choose another path."
         ) from error
     if found is None:
         raise ParameterError(
             "checkpoint",
-            f"{str(path)!r} belongs to other data, settings or {spell('random_state')}; remove it to start anew, or choose "
+            f"{str(path)!r} belongs to other data, settings or {spell('random_state')}; remove it to start over, or choose "
             "another path.",
         )
     return found

@@ -80,7 +80,7 @@ class History:
 
     def to_frame(self) -> Any:
         """Return a pandas data frame; needs pandas."""
-        return import_extra("pandas", "to_frame", "cli").DataFrame(self.to_dict())
+        return import_extra("pandas", "to_frame", "tables").DataFrame(self.to_dict())
 
     def __repr__(self) -> str:
         if not len(self):

@@ -258,20 +258,16 @@ class BregmanTronClassifier(WithLink, TronDescent):
     :math:`n` (lowered where the range of the predictors would not fit) and :math:`N`; the margin :math:`\epsilon`; a table of
     few knots; sigmoid tails beyond the data; the size of the step; and what ``"approx"`` does.
 
-    With constant bounds the values before obey them already, or nearly, and the projection of values that obey the bounds
-    is those values. So ``"exact"`` and ``"approx"`` stay near their first link, the sigmoid, mostly learn the predictor, and
-    coincide, but for far tails where the sigmoid is flatter than :math:`n` and they differ a little. Only
-    ``"label"`` learns the shape of the link.
+    With constant bounds, the previous values already satisfy them, or nearly, and projecting such values leaves them
+    unchanged. So ``"exact"`` and ``"approx"`` stay close to their first link, the sigmoid, and mostly learn the predictor.
+    They coincide except in the far tails, where the sigmoid is flatter than :math:`n`. Only ``"label"`` learns the shape of
+    the link.
 
     Parameters
     ----------
     variant : {"exact", "label", "approx"}, default="exact"
-        ``"exact"``: the projection above. ``"label"``: the labels are projected instead of the values before, in the sense
-        of :math:`\sum_i w_i D_\varphi(y_i \,\|\, u_i)`, for which labels may be 0 and 1 and the best constant is their
-        mean. Over increasing ``u`` the minimum is the same for every :math:`\varphi`, hence that of least squares,
-        :func:`~legendretron.trons.lipschitz_isotonic`; that it is least squares under bounds on slopes too, where the
-        minima differ, is our choice. ``"approx"``: the projection is replaced by the mean of one greedy pass up and one down,
-        :func:`~legendretron.trons.clip_slopes`.
+        ``"exact"``: the projection above. ``"label"``: the labels are projected instead of the previous values, see Notes.
+        ``"approx"``: the mean of one greedy pass upwards and one downwards, :func:`~legendretron.trons.clip_slopes`.
     min_slope, max_slope : float, default=1e-3, 1.0
         :math:`n` and :math:`N`.
     margin : float, default=1e-3
@@ -294,6 +290,13 @@ class BregmanTronClassifier(WithLink, TronDescent):
         The learned link; its classes are in the order of ``link_classes_``, the second first.
     loss_ : CanonicalLoss
         The learned loss.
+
+    Notes
+    -----
+    ``variant="label"`` minimises :math:`\sum_i w_i D_\varphi(y_i \,\|\, u_i)`, for which labels may be 0 and 1 and the best
+    constant is their mean. Over increasing ``u`` the minimum is the same for every :math:`\varphi`, so it is that of least
+    squares, :func:`~legendretron.trons.lipschitz_isotonic`. With bounds on the slopes the minima differ; using least squares
+    there, too, is our choice.
 
     References
     ----------

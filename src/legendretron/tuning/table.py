@@ -134,6 +134,6 @@ class Tuning:
 
     def to_frame(self) -> Any:
         """Return the candidates as a pandas data frame, the best first."""
-        pandas = import_extra("pandas", "the table of candidates", "cli")
+        pandas = import_extra("pandas", "the table of candidates", "tables")
         rows = sorted(self.rows, key=lambda row: (not row["chosen"], math.isnan(row["log_loss"]), row["log_loss"]))
         return pandas.DataFrame(rows, columns=list(COLUMNS))
