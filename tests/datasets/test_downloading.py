@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from legendretron.datasets import DownloadError, download
+from legendretron.datasets.downloading import DownloadError, download
 
 CONTENT = bytes(range(256)) * 4000  # several chunks
 DIGEST = hashlib.sha256(CONTENT).hexdigest()

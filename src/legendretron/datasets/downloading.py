@@ -30,48 +30,17 @@ _OF_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 class DownloadError(OSError, ValueError):
-    """A download that failed: no connection, the server's refusal, a wrong checksum, or no place to write to.
-
-    Examples
-    --------
-    >>> raise DownloadError("could not reach the server; try again, or download the file by hand")
-    Traceback (most recent call last):
-    legendretron.datasets.downloading.DownloadError: could not reach the server; try again, or download the file by hand
-    """
+    """A download that failed: no connection, the server's refusal, a wrong checksum, or no place to write to."""
 
 
 def download(
     url: str, path: str | Path, sha256: str | None = None, retries: int = 3, progress: Progress | None = None
 ) -> Path:
-    """Download a file to ``path``, atomically.
+    """Download a file to ``path``, atomically: on failure nothing is left behind, and an existing file is kept.
 
-    It is written under a temporary name in the same folder, compared with the length the server announced and with the
-    checksum, and renamed. On failure nothing is left behind, and an existing file at ``path`` is kept.
-
-    Parameters
-    ----------
-    url : str
-        An HTTPS address (HTTP on the loopback interface only). Redirects must lead to such addresses too.
-    path : path
-        Destination; missing folders are created.
-    sha256 : str or None, default=None
-        Expected digest, 64 hexadecimal digits.
-    retries : int, default=3
-        Attempts after the first one, with pauses of 1, 2, 4, ... seconds, where a failure may be temporary.
-    progress : callable or None, default=None
-        Called with the number of bytes received and the total (None if the server does not announce it).
-
-    Returns
-    -------
-    Path
-        ``path``
-
-    Examples
-    --------
-    >>> download("http://example.org/iris.scale", "iris.scale")
-    Traceback (most recent call last):
-    ...
-    legendretron.datasets.downloading.DownloadError: 'http://example.org/iris.scale' is not an HTTPS address; ...
+    The address is HTTPS (HTTP on the loopback interface only), and so are those of redirects. ``sha256`` is the expected
+    digest. Where a failure may be temporary, there are ``retries`` after pauses of 1, 2, 4, ... seconds. ``progress`` is
+    called with the number of bytes received and the total, None if the server does not announce it.
     """
     path, retries = Path(path), check_integer("retries", retries, 0)
     opener = urllib.request.build_opener(_Redirects(_check_address(url)))
