@@ -3,21 +3,12 @@ import gzip
 import numpy as np
 import pytest
 
-from legendretron.datasets import load_image_set, read_idx
+from legendretron.datasets import read_idx
 
 
 def idx_bytes(array, code=0x08):
     header = bytes([0, 0, code, array.ndim]) + np.array(array.shape, ">u4").tobytes()
     return header + array.astype({0x08: ">u1", 0x0C: ">i4", 0x0E: ">f8"}[code]).tobytes()
-
-
-def write_set(folder, n=6, prefix="train"):
-    generator = np.random.default_rng(0)
-    for part, rows in ((prefix, n), ("t10k", 4)):
-        images = generator.integers(256, size=(rows, 28, 28))
-        labels = generator.integers(10, size=rows)
-        (folder / f"{part}-images-idx3-ubyte.gz").write_bytes(gzip.compress(idx_bytes(images)))
-        (folder / f"{part}-labels-idx1-ubyte.gz").write_bytes(gzip.compress(idx_bytes(labels)))
 
 
 @pytest.mark.parametrize("code", [0x08, 0x0C, 0x0E])
@@ -49,22 +40,3 @@ def test_damaged_files_are_refused(tmp_path, content, message):
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(ValueError, match=r"nowhere.gz' does not exist"):
         read_idx(tmp_path / "nowhere.gz")
-
-
-def test_image_set(tmp_path):
-    write_set(tmp_path)
-    images = load_image_set(tmp_path)
-    assert images.train_images.shape == (6, 28, 28)
-    assert images.test_labels.shape == (4,)
-    assert images.test_labels.dtype == np.int64
-    assert not images.complete  # six are not 60,000
-
-
-def test_a_set_with_a_missing_or_wrong_part(tmp_path):
-    write_set(tmp_path)
-    (tmp_path / "train-labels-idx1-ubyte.gz").write_bytes(gzip.compress(idx_bytes(np.zeros(5))))
-    with pytest.raises(ValueError, match="6 images but 5 labels"):
-        load_image_set(tmp_path)
-    (tmp_path / "train-labels-idx1-ubyte.gz").unlink()
-    with pytest.raises(ValueError, match="train-labels-idx1-ubyte"):
-        load_image_set(tmp_path)

@@ -10,16 +10,8 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from legendretron.datasets import (
-    DATASETS,
-    RemoteFile,
-    cache_folder,
-    dataset_info,
-    dataset_status,
-    find_dataset,
-    load_dataset,
-    load_images,
-)
+from legendretron.datasets import DATASETS, dataset_info, load_dataset, load_images
+from legendretron.datasets.registry import RemoteFile, cache_folder, dataset_status, find_dataset
 
 from .test_idx import idx_bytes
 
@@ -276,6 +268,13 @@ def test_images_that_are_not_what_they_say(tmp_path, small_images, settings, mes
 def test_images_of_which_a_file_is_missing(tmp_path, small_images):
     (write_images(tmp_path / "kmnist", 60, 20) / "t10k-labels-idx1-ubyte.gz").unlink()
     with pytest.raises(ValueError, match=r"kmnist .* is incomplete in .* t10k-labels-idx1-ubyte.gz"):
+        load_images("kmnist", tmp_path)
+
+
+def test_images_without_a_label_each(tmp_path, small_images):
+    folder = write_images(tmp_path / "kmnist", 60, 20)
+    (folder / "train-labels-idx1-ubyte.gz").write_bytes(gzip.compress(idx_bytes(np.arange(50) % 10)))
+    with pytest.raises(ValueError, match=r"train-labels-idx1-ubyte.gz' must hold a label for each of 60 images"):
         load_images("kmnist", tmp_path)
 
 

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from legendretron.datasets import DATASETS, DatasetStatus, load_dataset
+from legendretron.datasets import DATASETS, load_dataset
+from legendretron.datasets.registry import DatasetStatus
 from legendretron.paper import data
 from legendretron.paper.data import load_prepared, smooth_digits, words_of_unit_length
 

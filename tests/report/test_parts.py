@@ -1,12 +1,18 @@
 """What the page is made from: draws, folds, links and losses, labels, and pieces of HTML."""
 
+import re
+
 import numpy as np
 import pytest
 from sklearn.metrics import log_loss
 
 from legendretron import MultinomialLogisticClassifier
+from legendretron.diagnostics import smooth_calibration_curve
 from legendretron.diagnostics.decomposition import folds_for
 from legendretron.diagnostics.intervals import drawn_means, interval
+from legendretron.plots import ReliabilityDisplay
+from legendretron.plots.chart import Chart, Line
+from legendretron.report.charts import chart_figure
 from legendretron.report.evaluation import logistic_regression
 from legendretron.report.rows import rows_of
 from legendretron.report.sections.labels import judge_labels
@@ -74,3 +80,44 @@ def test_a_flipped_label_is_the_most_suspicious():
     quality = posterior[np.arange(200), y]
     assert quality.argmin() == surest
     assert quality[surest] < 0.5
+
+
+def paths(picture, kind="line"):
+    """Points of the paths of a picture, ``(n, 2)`` for each part of each path."""
+    picture = picture.split('<ul class="legend">')[0]
+    found = re.findall(rf'<path class="{kind} [^"]*"[^>]* d="([^"Z]+)Z?"', picture)
+    return [[np.array([p.split() for p in part.split("L")], float) for part in d.split("M")[1:]] for d in found]
+
+
+def test_a_chart_has_the_points_of_its_display():
+    log_p, y = draw_labels(400)
+    curve = smooth_calibration_curve(y, np.exp(log_p), n_bootstrap=10)
+    display = ReliabilityDisplay({"<model>": curve})
+    picture = chart_figure(display.chart(), "caption")
+    assert f"&lt;model&gt; (calibration error {curve.error:.3f})" in picture
+    diagonal, parts = paths(picture)[:2]
+    (ax, ay), (bx, by) = diagonal[0]
+    known = np.isfinite(curve.frequency)
+    for part in parts:
+        x, height = (part[:, 0] - ax) / (bx - ax), (part[:, 1] - ay) / (by - ay)
+        np.testing.assert_allclose(height, np.interp(x, curve.confidence[known], curve.frequency[known]), atol=0.01)
+    assert len(parts) == (np.diff(known.astype(int), prepend=0) == 1).sum()
+    assert paths(picture, "band")
+    counts = chart_figure(display.counts(log=False), "caption")
+    tallest = max(float(height) for height in re.findall(r'<rect [^>]* height="([\d.]+)"', counts))
+    bars = display.counts().lines[0].y
+    drawn = [float(height) / tallest for height in re.findall(r'<rect [^>]* height="([\d.]+)"', counts)]
+    np.testing.assert_allclose(drawn, bars / bars.max(), atol=0.01)
+
+
+def test_what_has_no_place_in_a_chart_is_left_out():
+    """Zero has no place on a logarithmic axis, and NaN interrupts a curve."""
+    x, y = np.array([0.0, 0.01, 0.1, 1.0, 10.0]), np.array([1.0, 2.0, np.nan, 2.0, 3.0])
+    marked = Line(x, y, "tried", 0, marker="o", low=y - 0.1, high=y + 0.1, opacity=0.4)
+    picture = chart_figure(Chart("alpha", "loss", [marked], log="x"), "caption")
+    assert [len(part) for part in paths(picture)[0]] == [1, 2]
+    assert picture.count("<circle") == picture.count('class="whisker') == 3
+    assert "tried\nalpha: 0.010\nloss: 2.000 (1.900 to 2.100)" in picture
+    assert picture.count('opacity="0.4"') == 7
+    flat = chart_figure(Chart("epoch", "loss", [Line(np.arange(1, 4), np.full(3, 0.5), "a", 0)], log="y"), "caption")
+    assert ">0.5<" in flat

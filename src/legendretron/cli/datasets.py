@@ -7,7 +7,7 @@ from typing import Any
 from legendretron.cli.command_options import DatasetsOptions
 from legendretron.cli.options import wrong
 from legendretron.cli.terminal import Terminal, grid
-from legendretron.datasets import DATASETS, cache_folder, dataset_info, dataset_status
+from legendretron.datasets.registry import DATASETS, cache_folder, dataset_info, dataset_status
 
 
 def datasets(terminal: Terminal, options: DatasetsOptions) -> None:

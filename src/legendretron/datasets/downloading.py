@@ -10,8 +10,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
@@ -25,74 +24,73 @@ _CHUNK = 2**18
 _TIMEOUT = 30.0  # seconds without a byte
 _FIRST_PAUSE = 1.0  # seconds, doubled from one attempt to the next
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
-#: Status codes of failures that may be temporary.
+#: Status codes of refusals that may be temporary, and errors of the disk, which are not.
 _TEMPORARY = (408, 425, 429, 500, 502, 503, 504)
+_OF_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 class DownloadError(OSError, ValueError):
-    """A download that failed: no connection, the server's refusal, a wrong checksum, or no place to write to.
-
-    Examples
-    --------
-    >>> raise DownloadError("could not reach the server; try again, or download the file by hand")
-    Traceback (most recent call last):
-    legendretron.datasets.downloading.DownloadError: could not reach the server; try again, or download the file by hand
-    """
-
-
-class _Temporary(Exception):
-    """A failure that may be temporary."""
+    """A download that failed: no connection, the server's refusal, a wrong checksum, or no place to write to."""
 
 
 def download(
     url: str, path: str | Path, sha256: str | None = None, retries: int = 3, progress: Progress | None = None
 ) -> Path:
-    """Download a file to ``path``, atomically.
+    """Download a file to ``path``, atomically: on failure nothing is left behind, and an existing file is kept.
 
-    It is written under a temporary name in the same folder, compared with the length the server announced and with the
-    checksum, and renamed. On failure nothing is left behind, and an existing file at ``path`` is kept.
-
-    Parameters
-    ----------
-    url : str
-        An HTTPS address (HTTP on the loopback interface only). Redirects must lead to such addresses too.
-    path : path
-        Destination; missing folders are created.
-    sha256 : str or None, default=None
-        Expected digest, 64 hexadecimal digits.
-    retries : int, default=3
-        Attempts after the first one, with pauses of 1, 2, 4, ... seconds, where a failure may be temporary.
-    progress : callable or None, default=None
-        Called with the number of bytes received and the total (None if the server does not announce it).
-
-    Returns
-    -------
-    Path
-        ``path``
-
-    Examples
-    --------
-    >>> download("http://example.org/iris.scale", "iris.scale")
-    Traceback (most recent call last):
-    ...
-    legendretron.datasets.downloading.DownloadError: 'http://example.org/iris.scale' is not an HTTPS address; ...
+    The address is HTTPS (HTTP on the loopback interface only), and so are those of redirects. ``sha256`` is the expected
+    digest. Where a failure may be temporary, there are ``retries`` after pauses of 1, 2, 4, ... seconds. ``progress`` is
+    called with the number of bytes received and the total, None if the server does not announce it.
     """
     path, retries = Path(path), check_integer("retries", retries, 0)
-    local = _check_address(url)
-    opener = urllib.request.build_opener(_Redirects(local))
+    opener = urllib.request.build_opener(_Redirects(_check_address(url)))
+    request = urllib.request.Request(url, headers={"User-Agent": "legendretron"})
     for attempt in range(retries + 1):
         try:
-            _attempt(opener, url, path, sha256, progress)
+            with opener.open(request, timeout=_TIMEOUT) as response, atomic_file(path) as file:
+                _receive(response, file, url, sha256, progress)
             return path
-        except _Temporary as error:
-            if attempt == retries:
+        except DownloadError:
+            raise
+        except (OSError, http.client.HTTPException) as error:
+            if isinstance(error, urllib.error.HTTPError):
+                error.close()  # it holds the connection
+            if attempt == retries or not _may_pass(error):
                 times = "once" if attempt == 0 else f"{attempt + 1} times"
                 raise DownloadError(
-                    f"{url!r} could not be downloaded, tried {times}: {error}. Try again later, or get the file by other "
-                    f"means and put it at {str(path)!r}."
+                    f"{url!r} could not be downloaded, tried {times}: {error or type(error).__name__}. Try again later, or "
+                    f"get the file by other means and put it at {str(path)!r}."
                 ) from error
             time.sleep(_FIRST_PAUSE * 2**attempt)
     raise AssertionError  # the loop returns or raises
+
+
+def _may_pass(error: Exception) -> bool:
+    """Whether another attempt may succeed."""
+    if isinstance(error, urllib.error.HTTPError):
+        return error.code in _TEMPORARY
+    reason = getattr(error, "reason", error)
+    return not isinstance(reason, ssl.SSLCertVerificationError) and getattr(error, "errno", None) not in _OF_DISK
+
+
+def _receive(response: Any, file: IO[bytes], url: str, sha256: str | None, progress: Progress | None) -> None:
+    """Write what a server sends to a file, after a check of its length and checksum."""
+    length = response.headers.get("Content-Length")
+    total = int(length) if length is not None and length.isdigit() else None
+    digest, done = hashlib.sha256(), 0
+    while chunk := response.read(_CHUNK):
+        file.write(chunk)
+        digest.update(chunk)
+        done += len(chunk)
+        if progress is not None:
+            progress(done, total)
+    if total is not None and done != total:
+        raise ConnectionError(f"the connection was cut off after {done:,} of {total:,} bytes")
+    if sha256 is not None and digest.hexdigest() != sha256.lower():
+        raise DownloadError(
+            f"what {url!r} sent has the SHA-256 checksum {digest.hexdigest()}, but {sha256.lower()} is expected; it is "
+            "damaged or another file, and was not kept. Try again, or get it from elsewhere."
+        )
 
 
 def _check_address(url: str, loopback: bool = True) -> bool:
@@ -122,73 +120,3 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
     ) -> urllib.request.Request | None:
         _check_address(newurl, loopback=self._local)
         return super().redirect_request(req, fp, code, msg, headers, newurl)
-
-
-def _attempt(
-    opener: urllib.request.OpenerDirector, url: str, path: Path, sha256: str | None, progress: Progress | None
-) -> None:
-    request = urllib.request.Request(url, headers={"User-Agent": "legendretron"})
-
-    def receive() -> bytes:
-        try:
-            return response.read(_CHUNK)
-        except (OSError, http.client.HTTPException) as error:
-            raise _Temporary(f"the connection was cut off ({error or type(error).__name__})") from error
-
-    with _ask(opener, request) as response, _writing(path):
-        length = response.headers.get("Content-Length")
-        total = int(length) if length is not None and length.isdigit() else None
-        digest, done = hashlib.sha256(), 0
-        with atomic_file(path) as file:
-            while chunk := receive():
-                file.write(chunk)
-                digest.update(chunk)
-                done += len(chunk)
-                if progress is not None:
-                    progress(done, total)
-            if total is not None and done != total:
-                raise _Temporary(f"the connection was cut off after {done:,} of {total:,} bytes")
-            if sha256 is not None and digest.hexdigest() != sha256.lower():
-                raise DownloadError(
-                    f"{path.name!r} from {url!r} has the SHA-256 checksum {digest.hexdigest()}, but {sha256.lower()} is "
-                    "expected; it is damaged or another file, and was not kept. Try again, or get it from elsewhere."
-                )
-
-
-def _ask(opener: urllib.request.OpenerDirector, request: urllib.request.Request) -> Any:
-    try:
-        return opener.open(request, timeout=_TIMEOUT)
-    except urllib.error.HTTPError as error:
-        error.close()
-        if error.code in _TEMPORARY:
-            raise _Temporary(f"the server answered {error.code} {error.reason}") from error
-        raise DownloadError(
-            f"{request.full_url!r} could not be downloaded: the server answered {error.code} {error.reason}. The file may "
-            "have moved; get it by hand."
-        ) from error
-    except urllib.error.URLError as error:
-        if isinstance(error.reason, ssl.SSLCertVerificationError):
-            raise DownloadError(
-                f"{request.full_url!r} could not be downloaded: the server's certificate is not trusted ({error.reason})."
-            ) from error
-        raise _Temporary(f"no connection ({error.reason})") from error
-    except DownloadError:
-        raise
-    except (OSError, http.client.HTTPException) as error:
-        raise _Temporary(f"no connection ({error or type(error).__name__})") from error
-
-
-@contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    """Turn an ``OSError`` of the disk into a :class:`DownloadError`; everything else passes through."""
-    try:
-        yield
-    except DownloadError:
-        raise
-    except OSError as error:
-        folder = str(path.parent)
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            fault = f"the disk of the folder {folder!r} is full; make room or choose another folder"
-        else:
-            fault = f"the folder {folder!r} cannot be written to ({error.strerror or error}); choose another one"
-        raise DownloadError(f"{path.name!r} could not be saved: {fault}.") from error

@@ -28,7 +28,6 @@ from legendretron.datasets.registry import (
 
 #: Third byte of the magic number, and the big-endian type it stands for.
 _TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
-_FULL_SIZE = 60_000
 
 
 class ImageSet(NamedTuple):
@@ -91,45 +90,6 @@ def read_idx(path: str | Path) -> np.ndarray:
             f"{str(path)!r} should hold an array of shape {shape}, {expected} bytes, but has {len(content)}. Get it again."
         )
     return np.frombuffer(content, dtype, offset=start).reshape(shape).astype(dtype.newbyteorder("="))
-
-
-def load_image_set(folder: str | Path) -> ImageSet:
-    """Read a folder with the four files of MNIST, Fashion-MNIST or Kuzushiji-MNIST.
-
-    Their names begin with ``train`` and ``t10k`` (``train7011`` for a part of 7,011 images, say) and end as the published
-    ones do, in ``-images-idx3-ubyte.gz`` and ``-labels-idx1-ubyte.gz``.
-
-    Examples
-    --------
-    >>> import gzip
-    >>> import tempfile
-    >>> image = bytes([0, 0, 8, 3, 0, 0, 0, 1, 0, 0, 0, 28, 0, 0, 0, 28]) + bytes(28 * 28)
-    >>> label = bytes([0, 0, 8, 1, 0, 0, 0, 1, 7])
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     for part in ("train1", "t10k1"):
-    ...         _ = Path(folder, f"{part}-images-idx3-ubyte.gz").write_bytes(gzip.compress(image))
-    ...         _ = Path(folder, f"{part}-labels-idx1-ubyte.gz").write_bytes(gzip.compress(label))
-    ...     load_image_set(folder).train_labels.tolist()
-    [7]
-    """
-    folder = Path(folder)
-    parts: list[np.ndarray] = []
-    for part in ("train", "t10k"):
-        for kind, axes in (("images-idx3", 3), ("labels-idx1", 1)):
-            files = sorted(folder.glob(f"{part}*-{kind}-ubyte.gz"))
-            if len(files) != 1:
-                raise ValueError(
-                    f"{str(folder)!r} must hold one file {part}-{kind}-ubyte.gz, found {len(files)}; the set's own site has "
-                    "it, and OpenML has the set as mnist_784, Fashion-MNIST or Kuzushiji-MNIST."
-                )
-            array = read_idx(files[0])
-            if array.ndim != axes:
-                raise ValueError(f"{str(files[0])!r} must hold an array with {axes} axes, got shape {array.shape}.")
-            parts.append(array if axes == 3 else array.astype(np.int64))
-    for images, labels in (parts[:2], parts[2:]):
-        if len(images) != len(labels):
-            raise ValueError(f"{str(folder)!r} has {len(images)} images but {len(labels)} labels in one part.")
-    return ImageSet(parts[0], parts[1], parts[2], parts[3], len(parts[0]) == _FULL_SIZE)
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,7 +162,7 @@ def load_dataset(
     download : bool, default=True
         Whether to download a file that the cache folder does not have.
     progress : callable or None, default=None
-        As in :func:`download`.
+        Called with the number of bytes received and the total (None if the server does not announce it).
 
     Returns
     -------
@@ -270,26 +230,38 @@ def load_images(
     if folder is None or status.state == "incomplete":
         folder = cache_folder() / info.name if folder is None else folder
         _download(info, data, folder, download, progress, status.state)
-    try:
-        images = load_image_set(folder)
-    except ValueError as error:
-        raise ValueError(f"{error} {info.name} has {info.shape}. {info.how_to_get}") from error
+    arrays: list[np.ndarray] = []
     complete = True
-    for part, pixels, labels, rows in (
-        ("train", images.train_images, images.train_labels, info.rows),
-        ("t10k", images.test_images, images.test_labels, info.test_rows),
-    ):
-        path = next(folder.glob(f"{part}*-images-idx3-ubyte.gz"))
-        declared = re.match(rf"{part}(\d+)-", path.name)
-        state = (
-            DatasetStatus(info, path, "subset", int(declared[1])) if declared else DatasetStatus(info, path, "complete")
-        )
-        _check_rows(info, state, len(pixels), rows)
+    for part, rows in (("train", info.rows), ("t10k", info.test_rows)):
+        found = [_find_part(info, folder, f"{part}*-{kind}-ubyte.gz") for kind in ("images-idx3", "labels-idx1")]
+        try:
+            pixels, labels = map(read_idx, found)
+        except ValueError as error:
+            raise ValueError(f"{error} {info.name} has {info.shape}. {info.how_to_get}") from error
         if pixels.shape[1:] != (28, 28):
-            raise ValueError(f"{str(path)!r} must hold images of 28 x 28 pixels, got {pixels.shape[1:]}. Get it again.")
-        _check_labels(info, labels, path.with_name(path.name.replace("images-idx3", "labels-idx1")))
-        complete = complete and state.state == "complete"
-    return images._replace(complete=complete)
+            raise ValueError(
+                f"{str(found[0])!r} must hold images of 28 x 28 pixels, got {pixels.shape[1:]}. Get it again."
+            )
+        if labels.shape != (len(pixels),):
+            raise ValueError(
+                f"{str(found[1])!r} must hold a label for each of {len(pixels)} images, got {labels.shape}."
+            )
+        declared = re.match(rf"{part}(\d+)-", found[0].name)
+        state = DatasetStatus(info, found[0], "complete")
+        if declared:
+            state, complete = DatasetStatus(info, found[0], "subset", int(declared[1])), False
+        _check_rows(info, state, len(pixels), rows)
+        _check_labels(info, labels, found[1])
+        arrays += [pixels, labels.astype(np.int64)]
+    return ImageSet(arrays[0], arrays[1], arrays[2], arrays[3], complete)
+
+
+def _find_part(info: DatasetInfo, folder: Path, pattern: str) -> Path:
+    files = sorted(folder.glob(pattern))
+    if len(files) != 1:
+        name = pattern.replace("*", "")
+        raise ValueError(f"{str(folder)!r} must hold one file {name}, found {len(files)}. {info.how_to_get}")
+    return files[0]
 
 
 def _download(

@@ -18,13 +18,7 @@ from typing import NamedTuple
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A file as its publisher names it.
-
-    Examples
-    --------
-    >>> RemoteFile("iris.scale", ("https://example.org/iris.scale",)).sha256 is None
-    True
-    """
+    """A file as its publisher names it."""
 
     name: str
     addresses: tuple[str, ...]  #: HTTPS, in the order they are tried
@@ -194,16 +188,7 @@ def dataset_info(name: str) -> DatasetInfo:
 
 
 class DatasetStatus(NamedTuple):
-    """State of a data set in a folder, judged by file names.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     status = find_dataset("iris", folder)
-    >>> status.info.name, status.path, status.state
-    ('iris', None, 'missing')
-    """
+    """State of a data set in a folder, judged by file names."""
 
     info: DatasetInfo
     path: Path | None  #: the file, or the folder of images; None if missing
@@ -212,15 +197,7 @@ class DatasetStatus(NamedTuple):
 
 
 def cache_folder() -> Path:
-    """Where downloads are kept: ``$LEGENDRETRON_DATA``, or ``legendretron`` in the user's cache folder.
-
-    Examples
-    --------
-    >>> os.environ["LEGENDRETRON_DATA"] = "/data/legendretron"
-    >>> str(cache_folder())
-    '/data/legendretron'
-    >>> del os.environ["LEGENDRETRON_DATA"]
-    """
+    """Where downloads are kept: ``$LEGENDRETRON_DATA``, or ``legendretron`` in the user's cache folder."""
     chosen = os.environ.get("LEGENDRETRON_DATA")
     if chosen:
         return Path(chosen).expanduser()
@@ -230,27 +207,7 @@ def cache_folder() -> Path:
 
 
 def find_dataset(name: str, data: str | Path | None = None) -> DatasetStatus:
-    """Look for a data set without reading its files.
-
-    Parameters
-    ----------
-    name : str
-        One of :data:`DATASETS`.
-    data : path or None, default=None
-        A folder with the files, or with sub-folders such as ``libsvm/`` and ``mnist/``; None for :func:`cache_folder`.
-
-    Returns
-    -------
-    DatasetStatus
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     Path(folder, "Sensorless.subset5500.scale.bz2").touch()
-    ...     find_dataset("Sensorless", folder).state, find_dataset("iris", folder).state
-    ('subset', 'missing')
-    """
+    """Look for a data set without reading its files: in a folder and its sub-folders, or in :func:`cache_folder`."""
     info = dataset_info(name)
     folder = cache_folder() if data is None else Path(data).expanduser()
     if data is not None and not folder.is_dir():
@@ -259,16 +216,7 @@ def find_dataset(name: str, data: str | Path | None = None) -> DatasetStatus:
 
 
 def dataset_status(data: str | Path | None = None) -> list[DatasetStatus]:
-    """:func:`find_dataset` for every data set, in the order of the paper's tables.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     Path(folder, "iris.scale").touch()
-    ...     [status.info.name for status in dataset_status(folder) if status.state == "complete"]
-    ['iris']
-    """
+    """:func:`find_dataset` for every data set, in the order of the paper's tables."""
     return [find_dataset(name, data) for name in DATASETS]
 
 

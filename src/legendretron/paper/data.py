@@ -12,8 +12,9 @@ import numpy as np
 import scipy.sparse
 from scipy.ndimage import gaussian_filter
 
-from legendretron.datasets import DATASETS, Dataset, ImageSet, find_dataset, load_dataset, load_images, read_idx
+from legendretron.datasets import DATASETS, Dataset, ImageSet, load_dataset, load_images, read_idx
 from legendretron.datasets.downloading import Progress
+from legendretron.datasets.registry import find_dataset
 from legendretron.experiments.experiment import MissingDataError, OnDownload, Resources
 
 #: Values are written with six digits.

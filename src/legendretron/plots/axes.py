@@ -8,8 +8,6 @@ import numpy as np
 
 #: Okabe and Ito's palette.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-
-
 #: Most entries of a legend inside the axes, and of one column of a legend beside them.
 _MOST_INSIDE, _MOST_IN_A_COLUMN = 6, 20
 #: Markers for the first round of colours, the second, and so on.
@@ -18,21 +16,15 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 LINES = ("-", "--", "-.", ":")
 
 
-def styles(n: int) -> list[tuple[str, str]]:
-    """Return a colour and a marker for each of ``n`` curves, all different until the combinations repeat.
+def marker_of(number: int) -> str:
+    """Return the marker of a curve, which differs from those of earlier curves of the same colour.
 
     Examples
     --------
-    >>> styles(8)[0], styles(8)[7]
-    (('#0072B2', 'o'), ('#0072B2', 's'))
+    >>> marker_of(0), marker_of(7)
+    ('o', 's')
     """
-    rounds = [divmod(number, len(COLOURS)) for number in range(n)]
-    return [(COLOURS[colour], MARKERS[number % len(MARKERS)]) for number, colour in rounds]
-
-
-def width(number: int) -> float:
-    """Return the line width of a curve: later ones are thinner, so that curves that coincide are all seen."""
-    return max(2.4 - 0.6 * number, 1.2)
+    return MARKERS[number // len(COLOURS) % len(MARKERS)]
 
 
 def axes_or_new(ax: Any, **size: Any) -> Any:
@@ -73,41 +65,18 @@ def room_for_legend(width: float, height: float, entries: int) -> tuple[float, f
     return (width if entries <= _MOST_INSIDE else width + 3.6 * -(-entries // _MOST_IN_A_COLUMN), height)
 
 
-def add_legend(ax: Any, **inside: Any) -> None:
+def add_legend(ax: Any, handles: list[Any]) -> None:
     """Put a legend inside the axes, or to the right of them if it is so long that it would cover the curves."""
-    entries = len(ax.get_legend_handles_labels()[1])
-    if entries <= _MOST_INSIDE:
-        ax.legend(**{"frameon": False, **inside})
+    if len(handles) <= _MOST_INSIDE:
+        ax.legend(handles=handles, fontsize="small", framealpha=0.8, edgecolor="none")
         return
-    columns = -(-entries // _MOST_IN_A_COLUMN)
-    ax.legend(
-        frameon=False, fontsize="small", ncols=columns, loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0.0
-    )
+    columns = -(-len(handles) // _MOST_IN_A_COLUMN)
+    beside = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0), "borderaxespad": 0.0}
+    ax.legend(handles=handles, frameon=False, fontsize="small", ncols=columns, **beside)
 
 
 def add_legend_below(ax: Any, handles: Any = None, columns: int = 2, **look: Any) -> None:
     """Put a legend below the axes, for curves that fill them."""
     handles = ax.get_legend_handles_labels()[0] if handles is None else handles
-    ax.legend(
-        handles=handles,
-        frameon=False,
-        fontsize="small",
-        ncols=columns,
-        loc="upper center",
-        bbox_to_anchor=(0.5, -0.16),
-        **look,
-    )
-
-
-class Display:
-    """Base of the displays; not for direct use."""
-
-    ax_: Any  #: where the display was drawn
-    figure_: Any  #: the figure of these axes
-    lines_: dict[str, Any]  #: what was drawn for each model, by its name
-
-    @property
-    def line_(self) -> Any:
-        """What was drawn for the model; a list if there are several."""
-        drawn = list(self.lines_.values())
-        return drawn[0] if len(drawn) == 1 else drawn
+    below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.16)}
+    ax.legend(handles=handles, frameon=False, fontsize="small", ncols=columns, **below, **look)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -12,7 +12,8 @@ import torch
 from legendretron._internal.validation import check_integer
 from legendretron.links import Link
 from legendretron.links.canonicality import CanonicalityCheck, canonicality, jacobian_defects
-from legendretron.plots.axes import Display, add_legend_below, axes_or_new, styles
+from legendretron.plots.axes import COLOURS, add_legend_below, axes_or_new, marker_of
+from legendretron.plots.chart import Display
 from legendretron.plots.models import core, link_of, name_models, predictors
 
 #: Eigenvalue ratios closer to zero than this are drawn on a linear scale.
@@ -109,21 +110,22 @@ class CanonicalityDisplay(Display):
             ax=ax
         )
 
-    def plot(self, ax: Any = None) -> CanonicalityDisplay:
+    def plot(self, ax: Any = None) -> Self:
         """Draw on the axes given, or on new ones."""
         ax = self.ax_ = axes_or_new(ax, figsize=(6.4, 4.2 + 0.4 * len(self.measured)))
         self.figure_, self.lines_ = ax.figure, {}
         ax.axhspan(-1.6, 0.0, color="0.92", zorder=0)
         ax.axhline(0.0, color="0.5", linewidth=0.8, zorder=1)
         eps = np.finfo(float).eps
-        for (name, found), (colour, marker) in zip(self.measured.items(), styles(len(self.measured)), strict=True):
+        for number, (name, found) in enumerate(self.measured.items()):
             check = found.check
             label = (
                 f"{name}: median asymmetry {check.median_asymmetry:.1g}, indefinite at {check.indefinite_share:.0%} of "
                 f"{check.n_points:,} rows,\n{check.nonmonotone_share:.1%} of pairs of rows move backwards"
             )
             (self.lines_[name],) = ax.plot(
-                np.maximum(found.asymmetry, eps), found.eigenvalue_ratio, marker, color=colour, alpha=0.55, markersize=4,
+                np.maximum(found.asymmetry, eps), found.eigenvalue_ratio, marker_of(number),
+                color=COLOURS[number % len(COLOURS)], alpha=0.55, markersize=4,
                 markeredgewidth=0, label=label,
             )  # fmt: skip
         ax.set_yscale("symlog", linthresh=_LINEAR)

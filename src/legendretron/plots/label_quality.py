@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from legendretron._internal.arguments import check_choice
-from legendretron.plots.axes import COLOURS, Display, add_legend_below, axes_or_new
+from legendretron.calibration.prediction_sets import SetCalibration
+from legendretron.plots.axes import COLOURS, add_legend_below
+from legendretron.plots.chart import Chart, Display, Line
 from legendretron.plots.models import core, single
 
 
@@ -99,36 +101,36 @@ class LabelQualityDisplay(Display):
             )
         return cls(model.label_quality(X, y, cv), threshold, wrong).plot(ax=ax)
 
-    def plot(self, ax: Any = None) -> LabelQualityDisplay:
-        """Draw on the axes given, or on new ones."""
-        ax = self.ax_ = axes_or_new(ax, figsize=(6.4, 4.2))
-        self.figure_, self.lines_ = ax.figure, {}
-        n = len(self.quality)
+    def chart(self) -> Chart:
+        """Return what is to be drawn."""
+        n, suspicious = len(self.quality), self.n_suspicious_
         rank = np.arange(1, n + 1)
-        doubt = 1.0 - self.quality[self.order_]
-        (self.lines_["doubt"],) = ax.plot(rank, doubt, color=COLOURS[0], linewidth=1.4, label="doubt")
-        share = f"{self.n_suspicious_:,} of {n:,} rows ({self.n_suspicious_ / n:.1%}) beyond {1.0 - self.threshold:g}"
-        ax.axhline(1.0 - self.threshold, color="0.6", linewidth=1, linestyle="--", label=share)
-        if self.n_suspicious_:
-            ax.axvline(self.n_suspicious_, color="0.6", linewidth=1, linestyle=":")
+        share = f"{suspicious:,} of {n:,} rows ({suspicious / n:.1%}) beyond {1.0 - self.threshold:g}"
+        ends, level = (0.9, max(n, 2) * 1.1), 1.0 - self.threshold
+        lines = [
+            Line(rank, 1.0 - self.quality[self.order_], "doubt", 0, name="doubt"),
+            Line(np.array(ends), np.full(2, level), share, style="--", width=1.0),
+        ]
+        if suspicious:
+            lines.append(Line(np.full(2, suspicious), np.array([0.0, 1.0]), style=":", width=1.0))
         if self.wrong is not None:
             hits = self.wrong[self.order_]
-            found, total = int(hits[: self.n_suspicious_].sum()), int(hits.sum())
+            found, total = int(hits[:suspicious].sum()), int(hits.sum())
             precision = "" if np.isnan(self.precision_) else f" (of those rows: {self.precision_:.0%})"
-            ax.plot(
-                rank, np.cumsum(hits) / rank, color=COLOURS[2], linewidth=1.2, linestyle="-.",
-                label=f"precision of the first rows{precision}",
-            )  # fmt: skip
-            ax.plot(
-                rank[hits], np.full(total, -0.05), "|", color=COLOURS[1], markersize=9, markeredgewidth=0.8,
-                label=f"wrong labels: {found:,} of {total:,} among those rows",
-            )  # fmt: skip
-        ax.set(
-            xscale="log", xlim=(0.9, max(n, 2) * 1.1), ylim=(-0.1, 1.03), title="Suspicious labels",
-            xlabel="rows, the most doubtful first", ylabel="probability that the label is wrong",
-        )  # fmt: skip
-        ax.xaxis.set_major_formatter("{x:,.0f}")
-        add_legend_below(ax)
+            lines += [
+                Line(rank, np.cumsum(hits) / rank, f"precision of the first rows{precision}", 2, "-."),
+                Line(
+                    rank[hits], np.full(total, -0.05), f"wrong labels: {found:,} of {total:,} among those rows",
+                    1, "none", "|",
+                ),
+            ]  # fmt: skip
+        axes = "rows, the most doubtful first", "probability that the label is wrong"
+        lowest = -0.03 if self.wrong is None else -0.1
+        return Chart(*axes, lines, "Suspicious labels", ends, (lowest, 1.03), log="x", legend="below")
+
+    def plot(self, ax: Any = None) -> Self:
+        """Draw on the axes given, or on new ones."""
+        super().plot(ax).ax_.xaxis.set_major_formatter("{x:,.0f}")
         return self
 
 
@@ -189,23 +191,33 @@ class PredictionSetDisplay(Display):
         if len(unknown := np.setdiff1d(y, model.classes_)):
             raise ValueError(f"y holds labels that the model does not know: {unknown}; classes are {model.classes_}.")
         p, labels = model.predict_proba(X), np.searchsorted(model.classes_, y)
-        sets = [model.set_calibration_.predict(p, asked, rng=np.random.default_rng(0), **how) for asked in _ASKED]
-        own = np.arange(len(labels))
-        return cls(_ASKED, [s[own, labels].mean() for s in sets], [s.sum(1).mean() for s in sets]).plot(ax=ax)
+        held, size = measure_sets(model.set_calibration_, p, labels, _ASKED, rng=np.random.default_rng(0), **how)
+        return cls(_ASKED, held.mean(1), size.mean(1)).plot(ax=ax)
 
-    def plot(self, ax: Any = None) -> PredictionSetDisplay:
-        """Draw on the axes given, or on new ones."""
-        ax = self.ax_ = axes_or_new(ax, figsize=(6.4, 4.2))
-        self.figure_, self.lines_ = ax.figure, {}
-        ax.plot([self.asked.min(), 1.0], [self.asked.min(), 1.0], color="0.6", linewidth=1, linestyle="--")
-        (self.lines_["coverage"],) = ax.plot(
-            self.asked, self.coverage, "o-", color=COLOURS[0], markersize=3, label="rows whose set holds the label"
-        )
-        right = ax.twinx()
+    def chart(self) -> Chart:
+        """Return the coverage."""
+        ends = np.array([self.asked.min(), 1.0])
+        lines = [
+            Line(ends, ends, style="--", width=1.0),
+            Line(self.asked, self.coverage, "rows whose set holds the label", 0, marker="o", name="coverage"),
+        ]
+        return Chart("coverage asked for", "coverage", lines, "Prediction sets", legend="below")
+
+    def plot(self, ax: Any = None) -> Self:
+        """Draw on the axes given, or on new ones; sizes have an axis of their own, on the right."""
+        super().plot(ax)
+        right = self.ax_.twinx()
         (self.lines_["size"],) = right.plot(
-            self.asked, self.size, "s:", color=COLOURS[1], markersize=3, label="mean number of classes in a set"
+            self.asked, self.size, "s:", color=COLOURS[1], markersize=4, label="mean number of classes in a set"
         )
-        ax.set(xlabel="coverage asked for", ylabel="coverage", title="Prediction sets")
         right.set(ylabel="classes", ylim=(0.0, 1.1 * max(1.0, float(self.size.max()))))
-        add_legend_below(ax, [*self.lines_.values()])
+        add_legend_below(self.ax_, [*self.lines_.values()])
         return self
+
+
+def measure_sets(
+    calibration: SetCalibration, p: np.ndarray, y: np.ndarray, asked: Any, **how: Any
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return whether the set of each row holds its label, and its number of classes, for each coverage: ``(m, n)`` both."""
+    sets = [calibration.predict(p, coverage, **how) for coverage in asked]
+    return np.array([found[np.arange(len(y)), y] for found in sets]), np.array([found.sum(1) for found in sets])

@@ -13,7 +13,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from legendretron._internal.validation import check_choice, check_integer, check_open_unit
-from legendretron.plots.axes import COLOURS, LINES, Display, add_legend, axes_or_new, room_for_legend, width
+from legendretron.plots.axes import COLOURS, LINES
+from legendretron.plots.chart import Chart, Display, Line, line_width
 from legendretron.plots.models import core, format_label, inverse_link, link_of, name_models, predictors, sigmoid_unit
 
 #: How far links are drawn in the sigmoid's unit, where its probability is 0.001 or 0.999.
@@ -147,31 +148,24 @@ class LinkDisplay(Display):
         of = seconds.pop() if len(seconds) == 1 else "the second class"
         return cls(z, curves, bands, data, of, unit).plot(ax=ax)
 
-    def plot(self, ax: Any = None) -> LinkDisplay:
-        """Draw on the axes given, or on new ones."""
-        ax = self.ax_ = axes_or_new(ax, figsize=room_for_legend(6.4, 4.2, 1 + len(self.curves)))
-        self.figure_, self.lines_ = ax.figure, {}
+    def chart(self) -> Chart:
+        """Return what is to be drawn."""
+        lines = []
         if self.unit == "sigmoid":
-            ax.plot(self.z, expit(self.z), color="0.75", linewidth=4.0, zorder=1, label="sigmoid")
+            lines.append(Line(self.z, expit(self.z), "sigmoid", "0.75", width=4.0))
         for number, (name, p) in enumerate(self.curves.items()):
-            round_, index = divmod(number, len(COLOURS))
-            colour, style = COLOURS[index], LINES[round_ % len(LINES)]
-            (self.lines_[name],) = ax.plot(
-                self.z, p, color=colour, linestyle=style, linewidth=width(number), label=name
-            )
-            if name in self.bands:
-                ax.fill_between(self.z, *self.bands[name], color=colour, alpha=0.25, linewidth=0)
+            style = LINES[number // len(COLOURS) % len(LINES)]
+            low, high = self.bands.get(name, (None, None))
+            width = line_width(number)
+            lines.append(Line(self.z, p, name, number, style, low=low, high=high, width=width, name=name))
             if name in self.data:
                 height = np.full(len(self.data[name]), -0.05 - 0.04 * number)
-                ax.plot(self.data[name], height, "|", color=colour, markersize=6, markeredgewidth=0.5, alpha=0.5)
+                lines.append(Line(self.data[name], height, "", number, "none", "|", opacity=0.5))
         unit = "in each model's own unit" if self.unit == "own" else "in the sigmoid's unit"
         lowest = -0.03 - (0.02 + 0.04 * len(self.data) if self.data else 0.0)
-        ax.set(xlabel=f"predictor, {unit}", ylabel=f"probability of {self.of}", title="Learned inverse links")
-        ax.set(ylim=(lowest, 1.03), yticks=np.linspace(0, 1, 6))
-        if self.data:  # some data may be far away
-            ax.set_xlim(self.z[0], self.z[-1])
-        add_legend(ax)
-        return self
+        ends = (float(self.z[0]), float(self.z[-1]))  # some data may be far away
+        axes = f"predictor, {unit}", f"probability of {self.of}"
+        return Chart(*axes, lines, "Learned inverse links", ends, (lowest, 1.03))
 
 
 class _Curve:

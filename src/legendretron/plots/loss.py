@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,7 +12,8 @@ from numpy.typing import ArrayLike
 from legendretron._internal.validation import check_choice, check_integer
 from legendretron.links import NoisyLink
 from legendretron.losses import LogLoss, ProperLoss
-from legendretron.plots.axes import COLOURS, Display, add_legend_below, axes_or_new, width
+from legendretron.plots.axes import COLOURS, add_legend_below, axes_or_new
+from legendretron.plots.chart import Display, line_width
 from legendretron.plots.models import (
     check_classes,
     classes_of,
@@ -165,7 +166,7 @@ class LossDisplay(Display):
             found[key] = partial_losses(loss, q)
         return cls(q[:, 1], found, classes, scale).plot(ax=ax, log_loss=log_loss)
 
-    def plot(self, ax: Any = None, *, log_loss: bool = True) -> LossDisplay:
+    def plot(self, ax: Any = None, *, log_loss: bool = True) -> Self:
         """Draw on the axes given, or on new ones, the log-loss in grey if it is wanted."""
         ax = self.ax_ = axes_or_new(ax, figsize=(6.4, 4.6))
         self.figure_, self.lines_ = ax.figure, {}
@@ -179,7 +180,7 @@ class LossDisplay(Display):
             handles.append(self._curves(ax, partial, risk, {"color": "0.75", "linewidth": 4.0, "zorder": 1})[1])
             handles[0].set_label("log-loss")
         for number, (name, partial) in enumerate(self.losses.items()):
-            look: dict[str, Any] = {"color": COLOURS[number % len(COLOURS)], "linewidth": width(number)}
+            look: dict[str, Any] = {"color": COLOURS[number % len(COLOURS)], "linewidth": line_width(number)}
             self.lines_[name] = self._curves(ax, partial, self.bayes_risk_[name], look)
             self.lines_[name][1].set_label(name)
             handles.append(Line2D([], [], **look, label=name))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -12,7 +12,8 @@ from numpy.typing import ArrayLike
 from legendretron._internal.validation import check_choice, check_integer
 from legendretron.links import Link, SoftmaxLink
 from legendretron.links.canonicality import jacobian_defects
-from legendretron.plots.axes import COLOURS, Display, axes_or_new
+from legendretron.plots.axes import COLOURS, axes_or_new
+from legendretron.plots.chart import Display
 from legendretron.plots.models import (
     as_columns,
     check_classes,
@@ -166,7 +167,7 @@ class ProbabilityMapDisplay(Display):
         columns, names = as_columns(y, 3, classes)
         return cls(None, None, p, columns, names).plot(space="triangle", ax=ax)
 
-    def plot(self, ax: Any = None, *, space: str = "predictors", n_grid: int = 150) -> ProbabilityMapDisplay:
+    def plot(self, ax: Any = None, *, space: str = "predictors", n_grid: int = 150) -> Self:
         """Draw on the axes given, or on new ones; see :meth:`from_estimator`."""
         check_choice("space", space, ("predictors", "triangle"))
         check_integer("n_grid", n_grid, 2)

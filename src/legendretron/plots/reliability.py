@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,16 +16,8 @@ from legendretron.diagnostics import (
     calibration_curve,
     smooth_calibration_curve,
 )
-from legendretron.plots.axes import (
-    LINES,
-    Display,
-    add_legend,
-    add_legend_below,
-    axes_or_new,
-    panels_or_new,
-    room_for_legend,
-    styles,
-)
+from legendretron.plots.axes import LINES, add_legend_below, axes_or_new, marker_of, panels_or_new, room_for_legend
+from legendretron.plots.chart import Chart, Display, Line
 from legendretron.plots.models import as_columns, format_label, name_models
 
 Curve = CalibrationCurve | SmoothCalibrationCurve
@@ -250,68 +242,57 @@ class ReliabilityDisplay(Display):
             label = predictions.classes.tolist()[1]
         return cls(predictions.curves(kind, predictions.column(label), curve), f" of {format_label(label)}")
 
-    def plot(self, ax: Any = None) -> ReliabilityDisplay:
-        """Draw on the axes given; on a new figure, with the number of predictions below."""
-        below = None
-        if ax is not None:
-            ax = axes_or_new(ax)
-        else:
-            size = room_for_legend(5.6, 6.4, 1 + len(self.curves))
-            ax, below = axes_or_new(None, nrows=2, figsize=size, sharex=True, height_ratios=[4, 1])
-        self.ax_, self.figure_, self.lines_ = ax, ax.figure, {}
-        ax.plot([0, 1], [0, 1], color="0.6", linewidth=1, linestyle="--", label="perfect")
-        shift = (np.arange(len(self.curves)) - (len(self.curves) - 1) / 2) * 0.006
-        for number, ((name, curve), look) in enumerate(zip(self.curves.items(), styles(len(self.curves)), strict=True)):
+    def chart(self) -> Chart:
+        """Return the curves, and the diagonal."""
+        lines = [Line(np.array([0.0, 1.0]), np.array([0.0, 1.0]), "perfect", style="--", width=1.0)]
+        for number, (name, curve) in enumerate(self.curves.items()):
             if isinstance(curve, CalibrationCurve):
-                self.lines_[name] = _draw_binned(ax, below, name, curve, *look, float(shift[number]))
+                filled = curve.count > 0
+                shift = 0.006 * (number - (len(self.curves) - 1) / 2)  # so that bars do not hide each other
+                x, y, error = curve.confidence[filled] + shift, curve.frequency[filled], curve.standard_error[filled]
+                label = f"{name} (error of {len(curve.count)} bins {curve.expected_calibration_error:.3f})"
+                interval = y - 2 * error, y + 2 * error
+                lines.append(Line(x, y, label, number, "-", marker_of(number), *interval, name=name))
             else:
-                self.lines_[name] = _draw_smooth(ax, below, name, curve, look[0], LINES[number % len(LINES)])
+                label, style = f"{name} (calibration error {curve.error:.3f})", LINES[number % len(LINES)]
+                x, y, interval = curve.confidence, curve.frequency, (curve.low, curve.high)
+                lines.append(Line(x, y, label, number, style, "", *interval, name=name))
         kinds = {type(curve) for curve in self.curves.values()}
         notes = {
             CalibrationCurve: "bars: two standard errors",
             SmoothCalibrationCurve: "bands: bootstrap, sampling error only",
         }
         title = f"Reliability ({', '.join(text for kind, text in notes.items() if kind in kinds)})"
-        ax.set(ylabel="share that came true", title=title, xlim=(0, 1), ylim=(-0.02, 1.02))
-        if below is not None:
-            below.set(ylabel="predictions", yscale="log")
-            below.set_ylim(bottom=0.7)  # so that a single prediction is seen
-        (ax if below is None else below).set_xlabel(f"predicted probability{self.of}")
-        add_legend(ax, loc="best", fontsize="small", frameon=True, framealpha=0.8, edgecolor="none")
+        axes = f"predicted probability{self.of}", "share that came true"
+        return Chart(*axes, lines, title, (0.0, 1.0), (-0.02, 1.02))
+
+    def counts(self, log: bool = True) -> Chart:
+        """Return how many predictions there are of each probability; on a logarithmic scale, few are seen as well."""
+        lines = []
+        for number, (name, curve) in enumerate(self.curves.items()):
+            if isinstance(curve, CalibrationCurve):
+                edges, count, style = curve.edges, curve.count, "-"
+            else:
+                edges, count = np.linspace(0, 1, _HISTOGRAM + 1), curve.count.reshape(_HISTOGRAM, -1).sum(1)
+                style = LINES[number % len(LINES)]
+            lines.append(Line(edges, count, "", number, style, steps=True, name=name))
+        most = max(float(line.y.max()) for line in lines)
+        ylim = (0.7, 1.5 * most) if log else (0.0, 1.05 * most)
+        return Chart(
+            f"predicted probability{self.of}", "predictions", lines, "", (0.0, 1.0), ylim, log="y" if log else ""
+        )
+
+    def plot(self, ax: Any = None) -> Self:
+        """Draw on the axes given; on a new figure, with the number of predictions below."""
+        if ax is not None:
+            return super().plot(ax)
+        chart = self.chart()
+        size = room_for_legend(5.6, 6.4, chart.legend_entries)
+        self.ax_, below = axes_or_new(None, nrows=2, figsize=size, sharex=True, height_ratios=[4, 1])
+        self.figure_, self.lines_ = self.ax_.figure, chart.draw(self.ax_)
+        self.counts().draw(below)
+        self.ax_.set_xlabel("")  # below the histogram
         return self
-
-
-def _draw_binned(
-    ax: Any, below: Any, name: str, curve: CalibrationCurve, colour: str, marker: str, shift: float
-) -> Any:
-    filled = curve.count > 0
-    drawn = ax.errorbar(
-        curve.confidence[filled] + shift,
-        curve.frequency[filled],
-        yerr=2 * curve.standard_error[filled],
-        color=colour,
-        marker=marker,
-        markersize=4,
-        linewidth=1.4,
-        elinewidth=0.8,
-        label=f"{name} (error of {len(curve.count)} bins {curve.expected_calibration_error:.3f})",
-    )
-    if below is not None:
-        below.stairs(curve.count, curve.edges, color=colour, linewidth=1.4)
-    return drawn.lines[0]
-
-
-def _draw_smooth(ax: Any, below: Any, name: str, curve: SmoothCalibrationCurve, colour: str, dashes: str) -> Any:
-    look = {"color": colour, "linestyle": dashes, "linewidth": 1.5}
-    (line,) = ax.plot(
-        curve.confidence, curve.frequency, label=f"{name} (calibration error {curve.error:.3f})", zorder=3, **look
-    )
-    if np.isfinite(curve.low).any():
-        ax.fill_between(curve.confidence, curve.low, curve.high, color=colour, alpha=0.2, linewidth=0)
-    if below is not None:
-        count = curve.count.reshape(_HISTOGRAM, -1).sum(1)
-        below.stairs(count, np.linspace(0, 1, _HISTOGRAM + 1), color=colour, linestyle=dashes, linewidth=1.2)
-    return line
 
 
 class ClasswiseReliabilityDisplay(Display):
@@ -396,7 +377,7 @@ class ClasswiseReliabilityDisplay(Display):
         wanted = predictions.classes.tolist() if labels is None else list(labels)
         return cls({label: ReliabilityDisplay._of(predictions, "classwise", label, curve) for label in wanted})
 
-    def plot(self, ax: Any = None) -> ClasswiseReliabilityDisplay:
+    def plot(self, ax: Any = None) -> Self:
         """Draw on the axes given, one for each class, or on new ones."""
         models = max(len(display.curves) for display in self.displays.values())
         self.axes_ = panels_or_new(ax, len(self.displays), min(len(self.displays), 3), (3.6, 3.6 + 0.2 * models))

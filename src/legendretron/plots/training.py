@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from legendretron._internal.parameters import spell
-from legendretron.plots.axes import (
-    COLOURS,
-    MARKERS,
-    Display,
-    add_legend,
-    add_legend_below,
-    axes_or_new,
-    room_for_legend,
-    styles,
-)
+from legendretron.plots.axes import COLOURS, MARKERS, marker_of
+from legendretron.plots.chart import Chart, Display, Line
 from legendretron.plots.models import core, name_models, single
 from legendretron.training import History
 from legendretron.tuning.table import COLUMNS
@@ -78,31 +70,31 @@ class TrainingDisplay(Display):
             histories[key] = inner.history_
         return cls(histories).plot(ax=ax)
 
-    def plot(self, ax: Any = None) -> TrainingDisplay:
+    def chart(self) -> Chart:
+        """Return what is to be drawn."""
+        lines = []
+        for number, (name, history) in enumerate(self.histories.items()):
+            epochs, place = np.unique(history["epoch"], return_inverse=True)
+            train, held = (
+                np.bincount(place, history[column]) / np.bincount(place) for column in ("train_loss", "validation_loss")
+            )
+            # a line of one point would not show, and later rounds of colours need something to tell them apart
+            marker = marker_of(number) if len(epochs) == 1 or number >= len(COLOURS) else ""
+            lines.append(Line(epochs, train, f"{name}, training", number, marker=marker, name=name))
+            if np.isfinite(held).any():
+                best = int(np.nanargmin(held))
+                lines += [
+                    Line(epochs, held, f"{name}, validation", number, "--", name=f"{name}, validation"),
+                    Line(epochs[[best]], held[[best]], "", number, "none", marker_of(number)),
+                ]
+        return Chart("epoch", "log-loss", lines, "Training", log="y")
+
+    def plot(self, ax: Any = None) -> Self:
         """Draw on the axes given, or on new ones."""
-        ax = self.ax_ = axes_or_new(ax, figsize=room_for_legend(6.4, 4.2, 2 * len(self.histories)))
-        self.figure_, self.lines_, self.validation_lines_ = ax.figure, {}, {}
-        for (name, history), (colour, marker) in zip(self.histories.items(), styles(len(self.histories)), strict=True):
-            epochs = np.unique(history["epoch"])
-
-            def mean(column: str, history: History = history, epochs: np.ndarray = epochs) -> np.ndarray:
-                return np.array([history[column][history["epoch"] == e].mean() for e in epochs])
-
-            # markers from the second round of colours on; a few of them are enough to tell curves apart
-            round_two = {} if marker == MARKERS[0] else {"marker": marker, "markersize": 4, "markevery": 0.1}
-            if len(epochs) == 1:
-                round_two = {"marker": marker, "markersize": 5}  # a line of one point would not show
-            look = {"color": colour, "linewidth": 1.4}
-            (line,) = ax.plot(epochs, mean("train_loss"), label=f"{name}, training", **look, **round_two)
-            self.lines_[name] = line
-            validation = mean("validation_loss")
-            if np.isfinite(validation).any():
-                best = int(np.nanargmin(validation))
-                (line,) = ax.plot(epochs, validation, linestyle="--", label=f"{name}, validation", **look)
-                self.validation_lines_[name] = line
-                ax.plot(epochs[best], validation[best], marker, color=colour, markersize=5)
-        ax.set(xlabel="epoch", ylabel="log-loss", yscale="log", title="Training")
-        add_legend(ax)
+        drawn = super().plot(ax).lines_
+        self.lines_ = {name: drawn[name] for name in self.histories}
+        validation = {name: f"{name}, validation" for name in self.histories}
+        self.validation_lines_ = {name: drawn[text] for name, text in validation.items() if text in drawn}
         return self
 
 
@@ -173,48 +165,41 @@ class TuningDisplay(Display):
             )
         return cls(model.tuning_).plot(ax=ax)
 
-    def plot(self, ax: Any = None) -> TuningDisplay:
-        """Draw on the axes given, or on new ones."""
-        ax = self.ax_ = axes_or_new(ax, figsize=(6.4, 4.8))
-        self.figure_ = ax.figure
-        table, base = heights(self.tuning)
-        before = len(ax.containers)
-        links = table[~np.isinf(table["link_alpha"])]
+    def chart(self) -> Chart:
+        """Return what is to be drawn."""
+        table, base = _heights(self.tuning)
+        lines = []
         if base is not None:
-            ax.axhline(base, color=_LOGISTIC, linewidth=0.8, linestyle=":", zorder=0)
-        for colour, (name, own) in zip((_LOGISTIC, _NOISY), logistic_curves(table), strict=True):
-            _curve(ax, own, colour, MARKERS[0], name)
+            ends = np.array([table["alpha"].min(), table["alpha"].max()])
+            lines.append(Line(ends, np.full(2, base), "", _LOGISTIC, ":", width=0.8))
+        for (name, own), look in zip(_logistic_curves(table), ((_LOGISTIC, "-"), (_NOISY, "-.")), strict=True):
+            lines += _curve(own, name, *look, "o")
+        links = table[~np.isinf(table["link_alpha"])]
         most = links["steps"].max() if len(links) else 0
-        for number, (name, own) in enumerate(by_link_alpha(links)):
-            look = COLOURS[number % len(COLOURS)], MARKERS[1 + number % (len(MARKERS) - 1)]
-            complete = own["steps"] == most
-            _curve(ax, own[complete], *look, f"learned link, {name}")
+        for number, (name, own) in enumerate(_by_link_alpha(links)):
+            marker, complete = MARKERS[1 + number % (len(MARKERS) - 1)], own["steps"] == most
+            lines += _curve(own[complete], f"learned link, {name}", number, "-", marker)
             for steps in sorted(set(own["steps"][~complete])):
                 label = f"{name}, after {int(steps):,} of {int(most):,} steps"
-                _curve(ax, own[own["steps"] == steps], *look, label, faint=True)
+                lines += _curve(own[own["steps"] == steps], label, number, "--", marker, opacity=0.35)
         chosen = table[table["chosen"].astype(bool)]
-        ring = {"color": "none", "markeredgecolor": "black", "markersize": 13}
-        self.lines_ = {bars.get_label(): bars.lines[0] for bars in ax.containers[before:]}
-        (self.lines_["chosen"],) = ax.plot(chosen["alpha"], chosen["height"], "o", label="chosen", **ring)
-        alphas = table["alpha"].to_numpy()
-        positive = alphas[alphas > 0]
-        if len(positive) == len(alphas):
-            ax.set_xscale("log")
-        else:  # a strength of zero has no place on a logarithmic axis
-            ax.set_xscale("symlog", linthresh=positive.min() if len(positive) else 1.0)
-        ax.set(
-            xlabel="alpha: penalty on the weights",
-            ylabel="log-loss on held-out rows",
-            title=f"Strengths tried (bars: one standard error{'' if base is None else ' of the difference'})",
+        lines.append(
+            Line(chosen["alpha"].to_numpy(), chosen["height"].to_numpy(), "chosen", "0", "none", "ring", name="chosen")
         )
-        handles, labels = ax.get_legend_handles_labels()
-        last = labels.index("chosen") if "chosen" in labels else 0  # matplotlib puts lines before bars
-        order = [*range(last), *range(last + 1, len(labels)), last]
-        add_legend_below(ax, [handles[place] for place in order])  # curves of strengths fill the axes
-        return self
+        title = f"Strengths tried (bars: one standard error{'' if base is None else ' of the difference'})"
+        axes = "alpha: penalty on the weights", "log-loss on held-out rows"
+        return Chart(
+            *axes, lines, title, ylim=_limits(table["height"]), log="x", legend="below"
+        )  # curves of strengths fill the axes
 
 
-def heights(tuning: Any) -> tuple[Any, float | None]:
+def _limits(heights: Any) -> tuple[float, float] | None:
+    """Limits of the axis if some candidate is so bad that the others could not be told apart beside it."""
+    low, most = heights.min(), heights.min() + 6 * (heights.median() - heights.min())
+    return (low - 0.08 * (most - low), most) if low < most < heights.max() and len(heights) > 3 else None
+
+
+def _heights(tuning: Any) -> tuple[Any, float | None]:
     """Candidates with heights and bars to draw, and the height of the best logistic regression if it was tried."""
     table = tuning[np.isfinite(tuning["log_loss"])].sort_values("held_out_rows", ascending=False, kind="stable")
     logistic = table[np.isinf(table["link_alpha"])]
@@ -226,7 +211,7 @@ def heights(tuning: Any) -> tuple[Any, float | None]:
     return table.assign(height=base + table["difference"], bar=table["difference_error"]), base
 
 
-def logistic_curves(table: Any) -> list[tuple[str, Any]]:
+def _logistic_curves(table: Any) -> list[tuple[str, Any]]:
     """Candidates without a learned link: those that trust the labels, and those that take some to be wrong."""
     logistic = table[np.isinf(table["link_alpha"])]
     noisy = logistic["label_noise"] > 0
@@ -235,7 +220,7 @@ def logistic_curves(table: Any) -> list[tuple[str, Any]]:
     return [("logistic regression", logistic[~noisy]), ("logistic regression, wrong labels", best)]
 
 
-def by_link_alpha(links: Any) -> list[tuple[str, Any]]:
+def _by_link_alpha(links: Any) -> list[tuple[str, Any]]:
     """Candidates with a learned link, by the strength of its penalty, and whether they take some labels to be wrong."""
     tied = len(links) > 1 and (links["link_alpha"] == links["alpha"]).all()
     groups = []
@@ -248,21 +233,9 @@ def by_link_alpha(links: Any) -> list[tuple[str, Any]]:
     return groups
 
 
-def _curve(ax: Any, rows: Any, colour: str, marker: str, label: str | None, faint: bool = False) -> None:
+def _curve(rows: Any, label: str, colour: int | str, style: str, marker: str, opacity: float = 1.0) -> list[Line]:
     if not len(rows):
-        return
+        return []
     rows = rows.sort_values("alpha")
-    ax.errorbar(
-        rows["alpha"],
-        rows["height"],
-        yerr=rows["bar"],
-        color=colour,
-        marker=marker,
-        markersize=4 if faint else 5,
-        linewidth=1.0 if faint else 1.4,
-        linestyle="--" if faint else "-",
-        elinewidth=0.8,
-        capsize=2,
-        alpha=0.35 if faint else 1.0,
-        label=label,
-    )
+    x, y, bar = (rows[name].to_numpy(dtype=float) for name in ("alpha", "height", "bar"))
+    return [Line(x, y, label, colour, style, marker, y - bar, y + bar, opacity=opacity, name=label)]

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from legendretron._internal.validation import check_choice, check_integer
 from legendretron.losses import CompositeLoss, ProperLoss
-from legendretron.plots.axes import Display, panels_or_new
+from legendretron.plots.axes import panels_or_new
+from legendretron.plots.chart import Display
 from legendretron.plots.models import (
     check_classes,
     classes_of,
@@ -184,7 +185,7 @@ class TriangleDisplay(Display):
         composite = "Log-loss: the link is not canonical" if isinstance(loss, CompositeLoss) else ""
         return cls(p, values, names, composite)
 
-    def plot(self, ax: Any = None) -> TriangleDisplay:
+    def plot(self, ax: Any = None) -> Self:
         """Draw on the axes given, one for each panel, or on new ones."""
         columns = 1 if len(self.values) == 1 else 3 if len(self.values) == 3 else 2
         self.axes_ = panels_or_new(ax, len(self.values), columns, (4.4, 3.7))

@@ -1,27 +1,31 @@
-"""Charts as small SVG: lines, bands, bars, intervals and heat maps.
+"""Charts as small SVG: those that displays describe, intervals, and heat maps.
 
-Colours are CSS variables, so that one picture serves light, dark and paper. What hovering shows is a ``<title>``, which
-browsers show without a script, too.
+Displays draw the same charts by matplotlib. A page has its own SVG: matplotlib would have to be installed, takes ten times as
+long, and knows neither dark pages nor hovering. Colours are CSS variables, so that one picture serves light, dark and paper.
+What hovering shows is a ``<title>``, which browsers show without a script, too.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from markupsafe import Markup
 from markupsafe import escape as escaped
 
+from legendretron.plots.chart import Chart, Line
 from legendretron.report.markup import figure, number, shorten
 
 #: Margins around the axes: left, right, top, bottom.
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46, 12, 8, 40
-#: Furthest apart that points of a line are for hovering, in units of the picture.
-_HOVER = 6.0
+#: Least distance of points of a curve, and of those to hover over, in units of the picture.
+_APART, _HOVER = 5.0, 8.0
 #: Width of a letter in units of the picture.
 _LETTER = 6.2
-_DASHES = ' stroke-dasharray="5 4"'
+_DASHES = {"-": "", "--": "5 4", "-.": "7 3 2 3", ":": "2 3"}
 
 
 def ticks(low: float, high: float, most: int = 6) -> list[float]:
@@ -47,161 +51,153 @@ def _tick_text(value: float) -> str:
     return f"{value:,.6g}".replace("-", "\u2212")
 
 
-class Chart:
-    """A chart with two axes."""
+class _Axis:
+    """From values to places in the picture."""
 
     def __init__(
-        self,
-        x: str,
-        y: str,
-        xlim: tuple[float, float],
-        ylim: tuple[float, float],
-        *,
-        xlog: bool = False,
-        width: int = 400,
-        height: int = 300,
-        small: bool = False,
-    ) -> None:
-        self._xlim, self._ylim, self._xlog = xlim, ylim, xlog
-        self._width, self._height = width, height
-        self._labels, self._small = (x, y), small
-        self._marks: list[str] = []
-        self._legend: list[tuple[str, str, bool]] = []
+        self, limits: tuple[float, float] | None, values: list[np.ndarray], log: bool, ends: tuple[float, float]
+    ):
+        self.log, self.ends = log, ends
+        if limits is None:
+            known = np.concatenate(values)
+            known = known[np.isfinite(known) & (known > 0 if log else True)]
+            low, high = self._scale(np.array([known.min(), known.max()])) if len(known) else (0.0, 1.0)
+            room = 0.06 * (high - low) or 0.05 * abs(high) or 1.0
+            limits = (np.exp(low - room), np.exp(high + room)) if log else (low - room, high + room)
+        self.limits = float(limits[0]), float(limits[1])
 
-    # --- from data to the picture ---
+    def _scale(self, values: np.ndarray) -> np.ndarray:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.log(values) if self.log else values
 
-    def _x(self, value: float) -> float:
-        low, high = self._xlim
-        if self._xlog:
-            low, high, value = math.log(low), math.log(high), math.log(value)
-        share = (value - low) / (high - low) if high > low else 0.5
-        return _LEFT + share * (self._width - _LEFT - _RIGHT)
+    def places(self, values: Any) -> np.ndarray:
+        """Places of values; what is far outside is brought nearer, and NaN has none."""
+        low, high = self._scale(np.array(self.limits))
+        share = (self._scale(np.asarray(values, dtype=float)) - low) / (high - low)
+        share[np.isinf(share)] = np.nan  # zero on a logarithmic axis
+        start, end = self.ends
+        return start + np.clip(share, -1.0, 2.0) * (end - start)
 
-    def _y(self, value: float) -> float:
-        low, high = self._ylim
-        share = (value - low) / (high - low) if high > low else 0.5
-        return self._height - _BOTTOM - share * (self._height - _BOTTOM - _TOP)
+    def ticks(self, most: int) -> list[tuple[float, str]]:
+        """Places and texts of ticks."""
+        found = _log_ticks(*self.limits) if self.log else []
+        found = found if len(found) > 1 else ticks(*self.limits, most)
+        return list(zip(self.places(found).tolist(), map(_tick_text, found), strict=True))
 
-    def _inside(self, value: float) -> float:
-        """A height that a line far outside may be drawn at: no picture needs it further."""
-        low, high = self._ylim
-        room = high - low
-        return min(max(value, low - room), high + room)
 
-    # --- marks ---
+def chart_figure(chart: Chart, caption: str, *, width: int = 400, height: int = 300) -> Markup:
+    """Return a chart with a caption, and a legend of the curves that have labels."""
+    named = [line for line in chart.lines if line.label and line.style != "none"]
+    legend = [(_colour(line), line.label, _DASHES[line.style]) for line in named]
+    return figure(chart_svg(chart, width, height), caption, legend)
 
-    def line(
-        self,
-        x: Sequence[float] | np.ndarray,
-        y: Sequence[float] | np.ndarray,
-        colour: str,
-        name: str = "",
-        *,
-        dashed: bool = False,
-        tips: Sequence[str] = (),
-    ) -> Chart:
-        """Add a line; NaN interrupts it."""
-        path, drawing, last = [], False, -math.inf
-        points = zip(np.asarray(x, float).tolist(), np.asarray(y, float).tolist(), strict=True)
-        for place, (a, b) in enumerate(points):
-            if not (math.isfinite(a) and math.isfinite(b)):
-                drawing = False
-                continue
-            at, height = self._x(a), self._y(self._inside(b))
-            path.append(f"{'L' if drawing else 'M'}{at:.1f} {height:.1f}")
-            drawing = True
-            visible = self._ylim[0] <= b <= self._ylim[1]
-            if len(tips) and visible and abs(at - last) >= _HOVER:
-                self._marks.append(_circle("hit", colour, at, height, 5, tips[place]))
-                last = at
-        self._marks.insert(0, f'<path class="line {colour}"{_DASHES * dashed} d="{"".join(path)}"/>')
-        if name:
-            self._legend.append((colour, name, dashed))
-        return self
 
-    def points(
-        self, x: Sequence[float], y: Sequence[float], colour: str, tips: Sequence[str], error: Sequence[float] = ()
-    ) -> Chart:
-        """Add dots with what hovering shows, and bars of one error to each side."""
-        for place, (a, b, text) in enumerate(zip(x, y, tips, strict=True)):
-            at, height = self._x(a), self._y(self._inside(b))
-            if len(error) and math.isfinite(error[place]):
-                low, high = (self._y(self._inside(b + sign * error[place])) for sign in (-1, 1))
-                self._marks.append(
-                    f'<line class="whisker {colour}" x1="{at:.1f}" x2="{at:.1f}" y1="{low:.1f}" y2="{high:.1f}"/>'
-                )
-            self._marks.append(_circle("dot", colour, at, height, 3.5, text))
-        return self
+def chart_svg(chart: Chart, width: int, height: int) -> Markup:
+    """Return a chart as SVG, with points to hover over."""
+    right, bottom = width - _RIGHT, height - _BOTTOM
+    x = _Axis(chart.xlim, [line.x for line in chart.lines], "x" in chart.log, (_LEFT, right))
+    y = _Axis(chart.ylim, [line.y for line in chart.lines], "y" in chart.log, (bottom, _TOP))
+    below: list[str] = []
+    above: list[str] = []
+    for place, line in enumerate(chart.lines):
+        if line.steps and place == 0:
+            below += _bars(line, chart, x, y)
+        elif line.steps:  # the outline, since bars would hide those before
+            line = replace(line, x=np.repeat(line.x, 2)[1:-1], y=np.repeat(line.y, 2), steps=False)
+            _add_line(line, chart, x, y, below, above)
+        else:
+            _add_line(line, chart, x, y, below, above)
+    most = 4 if width < 300 else 6
+    rules = [_rule(at, at, _TOP, bottom) + _text("tick", at, bottom + 14, "middle", text) for at, text in x.ticks(most)]
+    rules += [_rule(_LEFT, right, at, at) + _text("tick", _LEFT - 5, at + 4, "end", text) for at, text in y.ticks(most)]
+    across, along = (int((end - start) / _LETTER) for start, end in ((_LEFT, right), (_TOP, bottom)))
+    inner = f"{_LEFT} {_TOP} {right - _LEFT} {bottom - _TOP}"
+    # an inner picture cuts what leaves the axes, without the name that a clip path would need
+    return Markup(
+        f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{escaped(chart.y)} against {escaped(chart.x)}">'
+        + "".join(rules)
+        + _text("label", (_LEFT + right) / 2, height - 6, "middle", shorten(chart.x, across))
+        + f'<text class="label" transform="translate(11 {(_TOP + bottom) / 2:.1f}) rotate(-90)" text-anchor="middle">'
+        f"{escaped(shorten(chart.y, along))}</text>"
+        f'<svg x="{_LEFT}" y="{_TOP}" width="{right - _LEFT}" height="{bottom - _TOP}" viewBox="{inner}">'
+        f"{''.join(below + above)}</svg></svg>"
+    )
 
-    def ring(self, x: float, y: float, text: str) -> Chart:
-        """Add a ring around a point."""
-        self._marks.append(_circle("ring", "", self._x(x), self._y(self._inside(y)), 7, text))
-        return self
 
-    def band(self, x: np.ndarray, low: np.ndarray, high: np.ndarray, colour: str) -> Chart:
-        """Add the area between two lines, where both are finite."""
-        fine = np.isfinite(low) & np.isfinite(high)
-        edges = np.flatnonzero(np.diff(np.concatenate([[0], fine.astype(int), [0]])))
-        for start, end in zip(edges[::2], edges[1::2], strict=True):
-            up = [f"{self._x(a):.1f} {self._y(b):.1f}" for a, b in zip(x[start:end], high[start:end], strict=True)]
-            down = [f"{self._x(a):.1f} {self._y(b):.1f}" for a, b in zip(x[start:end], low[start:end], strict=True)]
-            self._marks.insert(0, f'<path class="band {colour}" d="M{"L".join([*up, *down[::-1]])}Z"/>')
-        return self
+def _colour(line: Line) -> str:
+    """The class of a colour; dark greys have that of text."""
+    if isinstance(line.colour, int):
+        return f"c{line.colour % 7}"
+    return "grey" if float(line.colour) >= 0.5 else "c6"
 
-    def histogram(
-        self, edges: np.ndarray, share: np.ndarray, colour: str, tips: Sequence[str], name: str = ""
-    ) -> Chart:
-        """Add bars from the bottom, with a name for the legend."""
-        if name:
-            self._legend.append((colour, name, False))
-        for left, right, height, text in zip(edges[:-1], edges[1:], share, tips, strict=True):
-            a, b, top = self._x(left) + 0.5, self._x(right) - 0.5, self._y(self._inside(height))
-            bottom = self._y(self._ylim[0])
-            self._marks.append(
-                f'<rect class="bar {colour}" x="{a:.1f}" y="{top:.1f}" width="{max(b - a, 0.5):.1f}" '
-                f'height="{max(bottom - top, 0):.1f}"><title>{escaped(text)}</title></rect>'
-            )
-        return self
 
-    # --- the picture ---
+def _add_line(line: Line, chart: Chart, x: _Axis, y: _Axis, below: list[str], above: list[str]) -> None:
+    """Add the curve and its band below, and the points with their bars above."""
+    colour, at, height = _colour(line), x.places(line.x), y.places(line.y)
+    faint = f' opacity="{line.opacity}"' if line.opacity < 1 else ""
+    has_bars = line.low is not None and line.high is not None
+    low, high = (y.places(line.low), y.places(line.high)) if has_bars else (height, height)
+    kept = np.arange(len(at)) if line.marker else _thin(at, height)
+    if has_bars and not line.marker:
+        fine = kept[np.isfinite(low[kept]) & np.isfinite(high[kept])]
+        for part in np.split(fine, np.flatnonzero(np.diff(np.searchsorted(kept, fine)) > 1) + 1):
+            around = np.concatenate([part, part[::-1]])
+            path = _path(at[around], np.concatenate([high[part], low[part[::-1]]]))
+            below.insert(0, f'<path class="band {colour}" d="{path}Z"/>')
+    if line.style != "none":
+        dashes = f' stroke-dasharray="{_DASHES[line.style]}"' if _DASHES[line.style] else ""
+        below.append(f'<path class="line {colour}"{dashes}{faint} d="{_path(at[kept], height[kept])}"/>')
+    kind, radius = ("ring", 7.0) if line.marker == "ring" else ("dot", 3.5) if line.marker else ("hit", 5.0)
+    last = -np.inf
+    for k in kept[np.isfinite(at[kept]) & np.isfinite(height[kept])].tolist():
+        outside = not y.ends[1] <= height[k] <= y.ends[0]
+        if kind == "hit" and (colour == "grey" or outside or at[k] - last < _HOVER):
+            continue
+        last = at[k]
+        if has_bars and line.marker and np.isfinite(low[k] + high[k]):
+            ends = f'x1="{at[k]:.1f}" x2="{at[k]:.1f}" y1="{low[k]:.1f}" y2="{high[k]:.1f}"'
+            above.append(f'<line class="whisker {colour}"{faint} {ends}/>')
+        above.append(_circle(f"{kind} {colour}", at[k], height[k], radius, _tip(line, chart, k), faint))
 
-    def _axes(self) -> str:
-        left, right = self._x(self._xlim[0]), self._x(self._xlim[1])
-        bottom, top = self._y(self._ylim[0]), self._y(self._ylim[1])
-        parts = []
-        most = 4 if self._small else 6
-        for value in _log_ticks(*self._xlim) if self._xlog else ticks(*self._xlim, most):
-            at = self._x(value)
-            parts.append(_rule(at, at, top, bottom) + _text("tick", at, bottom + 14, "middle", _tick_text(value)))
-        for value in ticks(*self._ylim, most):
-            at = self._y(value)
-            parts.append(_rule(left, right, at, at) + _text("tick", left - 5, at + 4, "end", _tick_text(value)))
-        room = int((self._width - _LEFT - _RIGHT) / _LETTER)
-        x, y = shorten(self._labels[0], room), shorten(self._labels[1], int((bottom - top) / _LETTER))
-        middle = (top + bottom) / 2
-        parts.append(
-            f'<text class="label" x="{(left + right) / 2:.1f}" y="{self._height - 6}" text-anchor="middle">'
-            f'{escaped(x)}</text><text class="label" transform="translate(11 {middle:.1f}) rotate(-90)" '
-            f'text-anchor="middle">{escaped(y)}</text>'
-        )
-        return "".join(parts)
 
-    def svg(self) -> Markup:
-        """Return the picture, with lines below the points to hover over."""
-        name = escaped(f"{self._labels[1]} against {self._labels[0]}")
-        left, top = _LEFT, _TOP
-        width, height = self._width - _LEFT - _RIGHT, self._height - _TOP - _BOTTOM
-        # an inner picture cuts what leaves the axes, without the name that a clip path would need
-        marks = "".join(self._marks)
-        return Markup(
-            f'<svg viewBox="0 0 {self._width} {self._height}" role="img" aria-label="{name}">{self._axes()}'
-            f'<svg x="{left}" y="{top}" width="{width}" height="{height}" viewBox="{left} {top} {width} {height}">{marks}'
-            "</svg></svg>"
-        )
+def _bars(line: Line, chart: Chart, x: _Axis, y: _Axis) -> list[str]:
+    """Bars of a histogram."""
+    edges, tops = x.places(line.x), np.nan_to_num(y.places(line.y), nan=y.ends[0])
+    return [
+        f'<rect class="bar {_colour(line)}" x="{edges[k] + 0.5:.1f}" y="{tops[k]:.1f}" '
+        f'width="{max(edges[k + 1] - edges[k] - 1.0, 0.5):.1f}" height="{max(y.ends[0] - tops[k], 0.0):.1f}">'
+        f"<title>{escaped(_tip(line, chart, k))}</title></rect>"
+        for k in range(len(tops))
+    ]
 
-    def figure(self, caption: str) -> Markup:
-        """Return the picture with a caption and a legend of the lines that have names."""
-        return figure(self.svg(), caption, self._legend)
+
+def _tip(line: Line, chart: Chart, k: int) -> str:
+    """What hovering over a point says."""
+    value = number(float(line.x[k])) + (f" to {number(float(line.x[k + 1]))}" if line.steps else "")
+    between = ""
+    if line.low is not None and line.high is not None and np.isfinite(line.low[k]):
+        between = f" ({number(float(line.low[k]))} to {number(float(line.high[k]))})"
+    name = line.name or line.label
+    return f"{name}\n{chart.x}: {value}\n{chart.y}: {number(float(line.y[k]))}{between}"
+
+
+def _path(x: np.ndarray, y: np.ndarray) -> str:
+    """Points of a path, which NaN interrupts."""
+    path, letter = [], "M"
+    for a, b in zip(x.tolist(), y.tolist(), strict=True):
+        fine = math.isfinite(a) and math.isfinite(b)
+        path.append(f"{letter}{a:.1f} {b:.1f}" if fine else "")
+        letter = "L" if fine else "M"
+    return "".join(path)
+
+
+def _thin(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Places of points some way apart along a curve: its ends, and those of its parts, are among them."""
+    step = np.nan_to_num(np.abs(np.diff(x)) + np.abs(np.diff(y)))
+    kept = np.diff(np.floor(np.cumsum(step) / _APART), prepend=0.0) > 0
+    broken = np.diff(np.isfinite(x) & np.isfinite(y))
+    ends = np.flatnonzero(broken)
+    return np.unique(np.concatenate([[0], np.flatnonzero(kept) + 1, ends, ends + 1, [len(x) - 1]]))
 
 
 def _rule(x: float, x2: float, y: float, y2: float) -> str:
@@ -212,9 +208,9 @@ def _text(kind: str, x: float, y: float, anchor: str, text: str) -> str:
     return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escaped(text)}</text>'
 
 
-def _circle(kind: str, colour: str, x: float, y: float, r: float, text: str) -> str:
+def _circle(kind: str, x: float, y: float, r: float, text: str, faint: str = "") -> str:
     title = f"<title>{escaped(text)}</title>"
-    return f'<circle class="{kind} {colour}" cx="{x:.1f}" cy="{y:.1f}" r="{r}">{title}</circle>'
+    return f'<circle class="{kind}"{faint} cx="{x:.1f}" cy="{y:.1f}" r="{r}">{title}</circle>'
 
 
 def forest(entries: Sequence[tuple[str, float, float, float, str]], label: str) -> Markup:
@@ -242,7 +238,7 @@ def forest(entries: Sequence[tuple[str, float, float, float, str]], label: str) 
         parts.append(
             f'<text class="label" x="{side}" y="{y - 8}" text-anchor="{anchor}">{escaped(shorten(name, 50))}</text>'
             f'<line class="whisker {colour}" x1="{at(low):.1f}" x2="{at(high):.1f}" y1="{y}" y2="{y}"/>'
-            + _circle("dot", colour, at(value), y, 4.5, text)
+            + _circle(f"dot {colour}", at(value), y, 4.5, text)
         )
     return Markup(
         f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{escaped(label)}">{"".join(parts)}</svg>'

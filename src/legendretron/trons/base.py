@@ -293,6 +293,36 @@ class TronDescent(BinaryLinkLearner):
     least squared error is kept: that on the validation set, if there is one.
     """
 
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **SHARED,
+        "learning_rate": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
+    }
+
+    def __init__(
+        self,
+        *,
+        learning_rate: float | str = "auto",
+        max_iter: int = 200,
+        tol: float = 1e-7,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        n_iter_no_change: int = 10,
+        class_weight: dict[Any, float] | str | None = None,
+        standardize: bool = True,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.learning_rate = learning_rate
+        self.max_iter = max_iter
+        self.tol = tol
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.class_weight = class_weight
+        self.standardize = standardize
+        self.random_state = random_state
+        self.verbose = verbose
+
     def _first_link(self) -> Any:
         """Initial link."""
         return SoftmaxLink(2)

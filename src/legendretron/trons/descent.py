@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from legendretron._internal.sklearn_compat import Interval, StrOptions
 from legendretron.links import Link
-from legendretron.trons.base import SHARED, TronDescent, WithLink
+from legendretron.trons.base import TronDescent, WithLink
 from legendretron.trons.bregman_projection import BregmanGenerator, bregman_projection, clip_slopes
 from legendretron.trons.lipschitz_isotonic import lipschitz_isotonic
 from legendretron.trons.piecewise_link import PiecewiseLinearLink
@@ -80,36 +80,6 @@ class GLMTronClassifier(WithLink, TronDescent):
     True
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **SHARED,
-        "learning_rate": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
-    }
-
-    def __init__(
-        self,
-        *,
-        learning_rate: float | str = "auto",
-        max_iter: int = 200,
-        tol: float = 1e-7,
-        early_stopping: bool = False,
-        validation_fraction: float = 0.1,
-        n_iter_no_change: int = 10,
-        class_weight: dict[Any, float] | str | None = None,
-        standardize: bool = True,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.learning_rate = learning_rate
-        self.max_iter = max_iter
-        self.tol = tol
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
-        self.class_weight = class_weight
-        self.standardize = standardize
-        self.random_state = random_state
-        self.verbose = verbose
-
     def _next_link(self, link: Any, z: np.ndarray, y: np.ndarray, weight: np.ndarray) -> Any:
         return link
 
@@ -173,9 +143,8 @@ class SlIsotronClassifier(TronDescent):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **SHARED,
+        **TronDescent._parameter_constraints,
         "lipschitz": [Interval(Real, 0, None, closed="neither")],
-        "learning_rate": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
     }
     knots_: np.ndarray
     values_: np.ndarray
@@ -196,16 +165,11 @@ class SlIsotronClassifier(TronDescent):
         verbose: int = 0,
     ) -> None:
         self.lipschitz = lipschitz
-        self.learning_rate = learning_rate
-        self.max_iter = max_iter
-        self.tol = tol
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
-        self.class_weight = class_weight
-        self.standardize = standardize
-        self.random_state = random_state
-        self.verbose = verbose
+        super().__init__(
+            learning_rate=learning_rate, max_iter=max_iter, tol=tol, early_stopping=early_stopping,
+            validation_fraction=validation_fraction, n_iter_no_change=n_iter_no_change, class_weight=class_weight,
+            standardize=standardize, random_state=random_state, verbose=verbose,
+        )  # fmt: skip
 
     def _first_link(self) -> None:
         return None
@@ -314,13 +278,12 @@ class BregmanTronClassifier(WithLink, TronDescent):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **SHARED,
+        **TronDescent._parameter_constraints,
         "variant": [StrOptions({"exact", "label", "approx"})],
         "min_slope": [Interval(Real, 0, None, closed="neither")],
         "max_slope": [Interval(Real, 0, None, closed="neither")],
         "margin": [Interval(Real, 1e-12, 0.5, closed="left")],
         "n_knots": [Interval(Integral, 2, None, closed="left")],
-        "learning_rate": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
     }
 
     def __init__(
@@ -347,16 +310,11 @@ class BregmanTronClassifier(WithLink, TronDescent):
         self.max_slope = max_slope
         self.margin = margin
         self.n_knots = n_knots
-        self.learning_rate = learning_rate
-        self.max_iter = max_iter
-        self.tol = tol
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
-        self.class_weight = class_weight
-        self.standardize = standardize
-        self.random_state = random_state
-        self.verbose = verbose
+        super().__init__(
+            learning_rate=learning_rate, max_iter=max_iter, tol=tol, early_stopping=early_stopping,
+            validation_fraction=validation_fraction, n_iter_no_change=n_iter_no_change, class_weight=class_weight,
+            standardize=standardize, random_state=random_state, verbose=verbose,
+        )  # fmt: skip
 
     def _learn(self, *data: Any) -> np.ndarray:
         if self.min_slope > self.max_slope:

@@ -29,22 +29,18 @@ def trigonometric_features(
     low, high = interval
     theta = np.pi * (np.clip(z, low, high) - low) / (high - low)
     turn = np.exp(1j * theta)
-    circle = np.empty((waves, len(z)), dtype=complex)
-    power = np.ones_like(turn)
+    phi, d_phi = np.empty((2 + waves, len(z))), np.empty((2 + waves if slopes else 0, len(z)))
+    phi[0], phi[1] = 1.0, z - (low + high) / 2
+    rate = np.where((z >= low) & (z <= high), np.pi / (high - low), 0.0)
+    if slopes:
+        d_phi[0], d_phi[1] = 0.0, 1.0
+    power = turn.copy()
     for m in range(waves):
-        power = power * turn
-        circle[m] = power
-    phi = np.empty((len(z), 2 + waves))
-    phi[:, 0], phi[:, 1] = 1.0, z - (low + high) / 2
-    phi[:, 2:] = (circle.imag if kind == "sine" else circle.real).T
-    if not slopes:
-        return phi, None
-    inside = (z >= low) & (z <= high)
-    rate = np.pi / (high - low) * np.arange(1, waves + 1)
-    d_phi = np.empty_like(phi)
-    d_phi[:, 0], d_phi[:, 1] = 0.0, 1.0
-    d_phi[:, 2:] = (circle.real if kind == "sine" else -circle.imag).T * rate * inside[:, None]
-    return phi, d_phi
+        phi[2 + m] = power.imag if kind == "sine" else power.real
+        if slopes:
+            d_phi[2 + m] = (m + 1) * rate * (power.real if kind == "sine" else -power.imag)
+        power *= turn
+    return phi.T, d_phi.T if slopes else None
 
 
 class LinkPrior(ABC):

@@ -19,7 +19,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from legendretron._internal.sklearn_compat import Interval, StrOptions
 from legendretron._internal.validation import check_integer
-from legendretron.accelerate.support import has_numba
 from legendretron.training import History
 from legendretron.training.progress import Progress
 from legendretron.trons.base import SHARED, BinaryLinkLearner, Design
@@ -55,7 +54,9 @@ class Posterior:
 def log_likelihood(t: np.ndarray, y: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """Of log-odds ``(n, ...)`` for labels and counts ``(n,)``, summed over ``n``."""
     # log sigma(t) for y = 1, log sigma(-t) for y = 0
-    value: np.ndarray = counts @ (y.reshape(-1, *[1] * (t.ndim - 1)) * t - np.logaddexp(0.0, t))
+    value: np.ndarray = counts @ (
+        y.reshape(-1, *[1] * (t.ndim - 1)) * t - np.maximum(t, 0.0) - np.log1p(np.exp(-np.abs(t)))
+    )
     return value
 
 
@@ -106,29 +107,16 @@ class Links:
 
     def log_likelihood(self, z: np.ndarray, y: np.ndarray, counts: np.ndarray) -> np.ndarray:
         """Log-likelihoods ``(S,)`` of predictors, labels 0 or 1, and counts ``(n,)``."""
-        if not has_numba():
-            phi, _ = trigonometric_features(z, self.interval, self.waves, self.kind)
-            return log_likelihood(phi @ self.coefficients.T, y, counts)
-        return self._evaluate_compiled(z, y, counts, np.empty(0))
+        phi, _ = trigonometric_features(z, self.interval, self.waves, self.kind)
+        return log_likelihood(phi @ self.coefficients.T, y, counts)
 
     def with_slopes(self, z: np.ndarray, y: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Log-likelihoods ``(S,)``, and the derivatives of their mean in the predictors ``(n,)``."""
-        if has_numba():
-            slopes = np.empty(len(z))
-            return self._evaluate_compiled(z, y, counts, slopes), slopes
         phi, d_phi = trigonometric_features(z, self.interval, self.waves, self.kind, slopes=True)
         assert d_phi is not None
         t = phi @ self.coefficients.T
         of_z = ((y[:, None] - expit(t)) * (d_phi @ self.coefficients.T)).mean(axis=1)
         return log_likelihood(t, y, counts), counts * of_z
-
-    def _evaluate_compiled(self, z: np.ndarray, y: np.ndarray, counts: np.ndarray, slopes: np.ndarray) -> np.ndarray:
-        from legendretron.trons.compiled_links import expected_log_likelihood
-
-        c = self.coefficients
-        values, form = np.zeros(len(c)), (len(c), self.waves, self.kind == "sine", *self.interval)
-        expected_log_likelihood(z, y, counts, c.reshape(-1), *form, values, slopes)
-        return values
 
 
 def in_one_order(X: Any, y: np.ndarray, weight: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 from markupsafe import Markup
 
-from legendretron.diagnostics import SmoothCalibrationCurve, smooth_calibration_curve
+from legendretron.diagnostics import smooth_calibration_curve
 from legendretron.diagnostics.decomposition import Recalibrated
 from legendretron.diagnostics.smooth_calibration import smooth_error_of_outcomes
-from legendretron.report.charts import Chart
+from legendretron.plots import ReliabilityDisplay
+from legendretron.report.charts import chart_figure, chart_svg
 from legendretron.report.markup import (
     Cell,
     figure,
@@ -23,12 +24,8 @@ from legendretron.report.markup import (
     table,
 )
 from legendretron.report.measured import CalibrationError, Measured
-from legendretron.report.sections.scores import COLOURS, calibration_in_words
+from legendretron.report.sections.scores import calibration_in_words
 
-#: Cells of a smooth curve for each point that is drawn.
-_STEP = 32
-#: Bars of the histogram of confidences.
-_BARS = 20
 #: Classes with a picture of their own, the worst first.
 _PICTURES = 12
 #: Rows that curves of single classes are drawn from, and numbers (rows x classes) that their errors are computed from.
@@ -60,80 +57,51 @@ def calibration(
         f"the model {words}. The curve shows how often the predicted class was right, against the probability "
         "that it was given; on the dashed line both agree, below it the model promises too much."
     )
-    parts = [intro, grid([_top_label(measured, seed), _histogram(measured)]), _decompose(measured, fitted)]
+    parts = [intro, grid(_top_label(measured, seed)), _decompose(measured, fitted)]
     if len(measured.rows.classes) > 2:
         parts.append(_by_class(measured, errors, seed))
     return section("calibration", "Can the probabilities be trusted?", *parts)
 
 
-def _reliability(measured: Measured, keys: list[str], seed: int, small: bool, **curve: object) -> Chart | None:
-    """Return smooth curves of some contestants; None if no part of the axis has rows enough for one."""
-    width, height = (240, 210) if small else (400, 330)
-    axes = "predicted probability", "how often it came true"
-    chart = Chart(*axes, (0, 1), (0, 1), small=small, width=width, height=height)
-    chart.line([0, 1], [0, 1], "grey", dashed=True)
+def _reliability(measured: Measured, seed: int, most: int, draws: int, column: int | None = None) -> ReliabilityDisplay:
+    """Return smooth curves of the models: of the predicted class, or of a class."""
     rows = measured.rows
-    n, draws = (_CLASS_ROWS, _CLASS_DRAWS) if small else (len(rows), _DRAWS)
-    some, drawn = _some(len(rows), n, seed), False
-    for key in keys:
+    some = _some(len(rows), most, seed)
+    curves = {}
+    for key in _models(measured):
         p = np.exp(measured.contestants[key].log_p[some])
         p /= p.sum(1, keepdims=True)
-        found: SmoothCalibrationCurve = smooth_calibration_curve(
+        curves[measured.contestants[key].name] = smooth_calibration_curve(
             rows.y[some],
             p,
+            kind="top" if column is None else "classwise",
+            column=column,
             n_bootstrap=draws,
             level=0.95,
             seed=seed,
             sample_weight=rows.weight[some],
-            **curve,  # type: ignore[arg-type]
         )
-        x = found.confidence[_STEP // 2 :: _STEP]
-        y, low, high = (values[_STEP // 2 :: _STEP] for values in (found.frequency, found.low, found.high))
-        name = measured.contestants[key].name
-        tips = [
-            f"{name}\npredicted {percent(a)}, came true {percent(b)}\n95 % band {percent(c, 0)} to {percent(d, 0)}"
-            for a, b, c, d in zip(x.tolist(), y.tolist(), low.tolist(), high.tolist(), strict=True)
-        ]
-        chart.band(x, low, high, COLOURS[key])
-        chart.line(x, y, COLOURS[key], name if len(keys) > 1 else "", tips=tips)
-        drawn = drawn or bool(np.isfinite(y).any())
-    return chart if drawn else None
+    return ReliabilityDisplay(curves, " of the predicted class" if column is None else "")
+
+
+def _has_curve(display: ReliabilityDisplay) -> bool:
+    """Whether some part of the axis has rows enough for a curve."""
+    return any(np.isfinite(curve.frequency).any() for curve in display.curves.values())
 
 
 def _models(measured: Measured) -> list[str]:
     return [key for key in ("model", "against") if key in measured.contestants]
 
 
-def _top_label(measured: Measured, seed: int) -> Markup:
-    chart = _reliability(measured, _models(measured), seed, small=False, kind="top")
-    if chart is None:
-        return note("There are too few rows to draw how often the predicted class was right.")
-    return chart.figure("Reliability of the predicted class, smooth, with 95 % bands")
-
-
-def _histogram(measured: Measured) -> Markup:
-    edges = np.linspace(0, 1, _BARS + 1)
-    chart_share = {}
-    for key in _models(measured):
-        scores = measured.contestants[key].rows
-        count, _ = np.histogram(scores.confidence, edges, weights=measured.rows.weight)
-        chart_share[key] = count / count.sum()
-    most = max(float(share.max()) for share in chart_share.values())
-    chart = Chart("probability of the predicted class", "share of rows", (0, 1), (0, 1.05 * most), height=330)
-    middle = (edges[:-1] + edges[1:]) / 2
-    for key, share in chart_share.items():
-        tips = [
-            f"{percent(share[k])} of the rows got {percent(edges[k], 0)} to {percent(edges[k + 1], 0)}"
-            for k in range(_BARS)
-        ]
-        if key == "model":
-            name = measured.contestants[key].name if len(chart_share) > 1 else ""
-            chart.histogram(edges, share, COLOURS[key], tips, name)
-        else:
-            chart.line(middle, share, COLOURS[key], measured.contestants[key].name)
+def _top_label(measured: Measured, seed: int) -> list[Markup]:
+    display = _reliability(measured, seed, len(measured.rows), _DRAWS)
+    first = note("There are too few rows to draw how often the predicted class was right.")
+    if _has_curve(display):
+        caption = "Reliability of the predicted class, smooth, with 95 % bands"
+        first = chart_figure(display.chart(), caption, height=330)
     accuracy, gap = measured.score("model", "accuracy").value, measured.score("model", "gap").value
     text = f"How sure the model is: {percent(accuracy + gap)} on average, and right on {percent(accuracy)}"
-    return chart.figure(text)
+    return [first, chart_figure(display.counts(log=False), text, height=330)]
 
 
 def _decompose(measured: Measured, fitted: dict[str, Recalibrated]) -> Markup:
@@ -187,9 +155,10 @@ def _by_class(measured: Measured, errors: np.ndarray, seed: int) -> Markup:
     worst = [k for k in np.argsort(-errors, kind="stable") if count[k] > 0][:_PICTURES]
     pictures = []
     for k in worst:
-        chart = _reliability(measured, _models(measured), seed, small=True, kind="classwise", column=int(k))
-        if chart is not None:
-            pictures.append(figure(chart.svg(), f"{names[k]}: error {percent(float(errors[k]))}"))
+        display = _reliability(measured, seed, _CLASS_ROWS, _CLASS_DRAWS, int(k))
+        if _has_curve(display):
+            picture = chart_svg(display.chart(), 240, 210)
+            pictures.append(figure(picture, f"{names[k]}: error {percent(float(errors[k]))}"))
     if not pictures:
         return Markup("")
     which = (

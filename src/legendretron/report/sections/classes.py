@@ -11,7 +11,10 @@ from sklearn.metrics import precision_recall_curve, roc_curve
 from legendretron.calibration.prediction_sets import SetCalibration
 from legendretron.diagnostics.intervals import drawn_means, interval
 from legendretron.diagnostics.scores import class_scores
-from legendretron.report.charts import Chart, heat_map
+from legendretron.plots import PredictionSetDisplay
+from legendretron.plots.chart import Chart, Line
+from legendretron.plots.label_quality import measure_sets
+from legendretron.report.charts import chart_figure, heat_map
 from legendretron.report.markup import (
     Cell,
     block,
@@ -33,8 +36,6 @@ _MAPPED, _WRITTEN = 30, 12
 _PAIRS = 15
 #: Curves that are drawn: all classes if there are no more, else the worst and the best.
 _CURVES = 6
-#: Points of a curve.
-_POINTS = 80
 #: Fewer rows do not tell how uncertain the area of a class is.
 _LEAST_FOR_ERROR = 10
 
@@ -166,27 +167,20 @@ def ranking(measured: Measured) -> Markup:
     else:
         order = [int(k) for k in np.argsort(areas, kind="stable") if np.isfinite(areas[k])]
         drawn = order if len(order) <= _CURVES else [*order[: _CURVES // 2], *order[-_CURVES // 2 :]]
-    roc = Chart("false positives: share of the other rows", "share of the class found", (0, 1), (0, 1), height=330)
-    roc.line([0, 1], [0, 1], "grey", dashed=True)
-    recall_chart = Chart("recall: share of the class found", "precision", (0, 1), (0, 1), height=330)
+    ends = np.array([0.0, 1.0])
+    roc, found = [Line(ends, ends, style="--")], []
     for place, k in enumerate(drawn):
         scores = model.log_p[chosen, k] - (model.log_p[chosen, 1 - k] if len(names) == 2 else 0.0)
-        own, colour, name = y == k, f"c{place}", names[k]
-        false, true, _ = roc_curve(own, scores, sample_weight=weight)
-        kept = _thin_curve(false, true)
-        tips = [
-            f"{name}\nfinds {percent(b)} at {percent(a)} false positives" for a, b in _pairs(false[kept], true[kept])
-        ]
-        roc.line(false[kept], true[kept], colour, f"{name} (area {number(areas[k])})", tips=tips)
-        precision, recall, _ = precision_recall_curve(own, scores, sample_weight=weight)
+        false, true, _ = roc_curve(y == k, scores, sample_weight=weight)
+        roc.append(Line(false, true, f"{names[k]} (area {number(areas[k])})", place))
+        precision, recall, _ = precision_recall_curve(y == k, scores, sample_weight=weight)
         mean = float(-np.sum(np.diff(recall) * precision[:-1]))
-        kept = _thin_curve(recall, precision)
-        tips = [
-            f"{name}\nfinds {percent(a)}, of which {percent(b)} right" for a, b in _pairs(recall[kept], precision[kept])
-        ]
-        recall_chart.line(
-            recall[kept], precision[kept], colour, f"{name} (average precision {number(mean)})", tips=tips
-        )
+        found.append(Line(recall, precision, f"{names[k]} (average precision {number(mean)})", place))
+    unit = (0.0, 1.0)
+    charts = {
+        "ROC curve": Chart("false positives: share of the other rows", "share of the class found", roc, "", unit, unit),
+        "Precision-recall curve": Chart("recall: share of the class found", "precision", found, "", unit, unit),
+    }
     each = f"{_CURVES // 2} classes"
     if len(names) == 2:
         which = f"of {names[1]} against {names[0]}"
@@ -204,24 +198,13 @@ def ranking(measured: Measured) -> Markup:
             f"Curves {which}. The area under a ROC curve is the probability that a row of the class is ranked above another "
             "row; one half is guessing."
         ),
-        grid([roc.figure("ROC curve"), recall_chart.figure("Precision-recall curve")]),
+        grid([chart_figure(chart, caption, height=330) for caption, chart in charts.items()]),
         sampled,
     )
 
 
-def _pairs(x: np.ndarray, y: np.ndarray) -> list[tuple[float, float]]:
-    return list(zip(x.tolist(), y.tolist(), strict=True))
-
-
-def _thin_curve(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Places of points that are about equally far apart along a curve, both ends among them."""
-    length = np.concatenate([[0.0], np.cumsum(np.abs(np.diff(x)) + np.abs(np.diff(y)))])
-    if length[-1] == 0.0:
-        return np.array([0, len(x) - 1])
-    return np.unique(np.searchsorted(length, np.linspace(0, length[-1], _POINTS)).clip(max=len(x) - 1))
-
-
-#: Coverages in the table, and the one that classes are listed for.
+#: Coverages that are drawn, those in the table, and the one that classes are listed for.
+_EVERY = [0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 0.99]
 _ASKED, _USUAL = (0.8, 0.9, 0.95), 0.9
 _TITLE = "Prediction sets"
 
@@ -234,50 +217,40 @@ def prediction_sets(model: Any, measured: Measured, seed: int) -> Markup:
         return section(
             "sets", _TITLE, paragraph("The model has no prediction sets: call its calibrate_sets, if it has one.")
         )
-    every, each = [*np.round(np.arange(0.5, 0.995, 0.05), 2).tolist(), 0.99], np.arange(len(rows))
-    sets = {asked: calibration.predict(p, asked) for asked in every}
-    columns = {
-        asked: (found[each, rows.y].astype(float), found.sum(1), found.sum(1) == 1) for asked, found in sets.items()
-    }
-    means = {asked: [rows.mean(values.astype(float)) for values in own] for asked, own in columns.items()}
-    draws = drawn_means(np.column_stack([columns[asked][0] for asked in _ASKED]), rows.weight, seed)
+    held, size = measure_sets(calibration, p, rows.y, _EVERY)
+    coverage, mean_size, single = (values @ rows.weight / len(rows) for values in (held, size, size == 1))
+    some = [_EVERY.index(asked) for asked in _ASKED]
+    draws = drawn_means(held[some].T.astype(float), rows.weight, seed)
     listed = []
-    for asked, drawn in zip(_ASKED, draws.T, strict=True):
-        held = interval(means[asked][0], drawn)
-        between = f"{percent(held.low)} to {percent(held.high)}"
+    for place, asked, drawn in zip(some, _ASKED, draws.T, strict=True):
+        between = interval(float(coverage[place]), drawn)
         listed.append(
             [
                 Cell.of(asked, percent(asked, 0)),
-                Cell.of(held.value, percent(held.value), between),
-                means[asked][1],
-                Cell.share(means[asked][2]),
+                Cell.of(between.value, percent(between.value), f"{percent(between.low)} to {percent(between.high)}"),
+                float(mean_size[place]),
+                Cell.share(float(single[place])),
             ]
         )
+    usual = _EVERY.index(_USUAL)
     weight = np.bincount(rows.y, rows.weight, len(rows.classes))
     with np.errstate(invalid="ignore"):
-        of_class = [np.bincount(rows.y, rows.weight * values, len(weight)) / weight for values in columns[_USUAL][:2]]
+        of_class = [np.bincount(rows.y, rows.weight * values[usual], len(weight)) / weight for values in (held, size)]
     by_class = [
-        [name, Cell.share(float(held)), float(size)]
-        for name, held, size, known in zip(rows.names, *of_class, weight > 0, strict=True)
+        [name, Cell.share(float(share)), float(classes)]
+        for name, share, classes, known in zip(rows.names, *of_class, weight > 0, strict=True)
         if known
     ]
-    covered = [means[asked][0] for asked in every]
-    chart = Chart("asked for", "rows whose set holds the label", (0.5, 1), (min(0.5, *covered), 1))
-    chart.line([0.5, 1], [0.5, 1], "grey", dashed=True)
-    tips = [
-        f"asked for {percent(a)}: {percent(b)}, {number(means[a][1], 2)} classes"
-        for a, b in zip(every, covered, strict=True)
-    ]
-    chart.line(every, covered, "c0", tips=tips)
+    chart = PredictionSetDisplay(_EVERY, coverage, mean_size).chart()
     return section(
         "sets",
         _TITLE,
         paragraph(
             f"Sets of classes that are to hold the true one in {percent(_USUAL, 0)} of the rows hold the label in "
-            f"{percent(means[_USUAL][0])}, and have {number(means[_USUAL][1], 2)} classes on average."
+            f"{percent(float(coverage[usual]))}, and have {number(float(mean_size[usual]), 2)} classes on average."
         ),
         table(["asked for", "holds the label", "classes in a set", "one class only"], listed),
-        grid([chart.figure("Coverage")]),
+        grid([chart_figure(chart, "Coverage")]),
         table(["class", f"held at {percent(_USUAL, 0)}", "classes in a set"], by_class, tall=len(by_class) > 12),
         note(f"{calibration} The most probable class is always in the set, so coverage is at least the accuracy."),
     )

@@ -12,7 +12,8 @@ from legendretron.estimators.label_posterior import label_posterior
 from legendretron.estimators.label_quality import LabelQuality
 from legendretron.links import clean_link
 from legendretron.links.noise_models import replaced_share
-from legendretron.report.charts import Chart
+from legendretron.plots import LabelQualityDisplay
+from legendretron.report.charts import chart_figure
 from legendretron.report.markup import Cell, block, grid, note, paragraph, percent, rows_in_words, section, table
 from legendretron.report.rows import Contestant, EvaluationRows
 
@@ -59,12 +60,12 @@ def labels(model: Any, contestant: Contestant, rows: EvaluationRows, posterior: 
     """Return the section on suspicious labels, from what :func:`judge_labels` returned."""
     quality = posterior[np.arange(len(rows)), rows.y]
     suggested = posterior.argmax(1)
-    order = np.argsort(quality, kind="stable")
+    display = LabelQualityDisplay(quality.clip(0.0, 1.0), _THRESHOLD)
     suspicious = quality < _THRESHOLD
     share = float(rows.weight[suspicious].sum() / rows.weight.sum())
     names = rows.names
     body = []
-    for i in order[:_LISTED].tolist():
+    for i in display.order_[:_LISTED].tolist():
         other = suggested[i] if suggested[i] != rows.y[i] else int(np.argsort(posterior[i])[-2])
         body.append(
             [
@@ -76,7 +77,7 @@ def labels(model: Any, contestant: Contestant, rows: EvaluationRows, posterior: 
                 *([float(rows.weight[i])] if rows.weighted else []),
             ]
         )
-    n = int(suspicious.sum())
+    n = display.n_suspicious_
     intro = (
         f"If the model's probabilities are right, {rows_in_words(n)} of {len(rows):,} "
         f"({percent(share)}{' by weight' if rows.weighted else ''}) {'has a label' if n == 1 else 'have labels'} that "
@@ -84,18 +85,6 @@ def labels(model: Any, contestant: Contestant, rows: EvaluationRows, posterior: 
         if n
         else f"No label is probably wrong. {noise_in_words(model)}"
     )
-    rank = np.unique(np.geomspace(1, len(rows), 100).astype(int))
-    doubt = 1 - quality[order][rank - 1]
-    chart = Chart(
-        "rows, the most doubtful first",
-        "probability that the label is wrong",
-        (1, max(len(rows), 2)),
-        (0, 1),
-        xlog=True,
-    )
-    chart.line([1, len(rows)], [1 - _THRESHOLD] * 2, "grey", dashed=True)
-    tips = [f"row {a:,} by doubt: wrong with {percent(b)}" for a, b in zip(rank.tolist(), doubt.tolist(), strict=True)]
-    chart.line(rank, doubt, "c0", tips=tips)
     knows = float(getattr(model, "noise_rate_", 0.0) or 0.0) > 0
     assumed = "" if knows else " The model does not say how many labels are wrong; one in these rows is taken to be."
     heads = ["row, from 0", "label", "suggested", "label is right", "model gave it"]
@@ -106,7 +95,7 @@ def labels(model: Any, contestant: Contestant, rows: EvaluationRows, posterior: 
         "labels",
         _TITLE,
         paragraph(intro),
-        grid([chart.figure("Doubt about labels"), block(listed)]),
+        grid([chart_figure(display.chart(), "Doubt about labels"), block(listed)]),
         note(
             "Judged by the model itself, on rows that it should not have been fitted to. A confident prediction against the "
             f"label can be a wrong label or a mistake of the model: look before you correct.{assumed}"

@@ -10,13 +10,15 @@ from markupsafe import Markup
 from scipy.special import expit
 
 from legendretron.links import Link, SoftmaxLink, clean_link
+from legendretron.plots import LinkDisplay
+from legendretron.plots.chart import Chart, Line
 from legendretron.plots.models import inverse_link, link_of, partial_losses, scale_to_log, sigmoid_unit
-from legendretron.report.charts import Chart
+from legendretron.report.charts import chart_figure
 from legendretron.report.markup import grid, note, number, paragraph, percent, section
 from legendretron.report.rows import EvaluationRows
 
-#: Scores in the sigmoid's unit at which links are drawn, and forecasts at which losses are.
-SCORES, FORECASTS = np.linspace(-6.0, 6.0, 97), (np.arange(99) + 1) / 100
+#: Predictors in the sigmoid's unit at which links are drawn, and forecasts at which losses are.
+PREDICTORS, FORECASTS = np.linspace(-6.0, 6.0, 97), (np.arange(99) + 1) / 100
 #: Most classes that are looked at, the most frequent ones.
 _MOST = 30
 #: Classes that are drawn, those furthest from the sigmoid.
@@ -65,16 +67,16 @@ def describe_link(classifier: Any, features: Any, rows: EvaluationRows) -> Marku
         paragraph(_loss_in_words(*next(iter(losses.items())), names) if losses else _composite_in_words(classifier)),
         grid([_link_chart(drawn, names), _loss_chart(losses, names) if losses else _score_loss_chart(drawn, names)]),
         note(
-            "The link turns the score of a class into its probability; logistic regression always uses the sigmoid, in grey. "
-            "Scores are shifted and scaled so that both agree at probabilities of 1/4 and 3/4: what differs is the shape."
-            f"{moved}"
+            "The link turns the predictor of a class into its probability; logistic regression always uses the sigmoid, in "
+            "grey. Predictors are shifted and scaled so that both agree at probabilities of 1/4 and 3/4: what differs is the "
+            f"shape.{moved}"
         ),
     )
 
 
 def _link_in_words(place: int, p: np.ndarray, names: list[str]) -> str:
     name, far = names[place], gap(p)
-    low, high = np.interp([-np.log(19), np.log(19)], SCORES, p).tolist()
+    low, high = np.interp([-np.log(19), np.log(19)], PREDICTORS, p).tolist()
     if far < _CLOSE:
         most = f"at most {100 * far:.1f} percentage points" if far >= 5e-4 else "less than 0.1 percentage points"
         if len(names) == 2:
@@ -113,51 +115,39 @@ def _composite_in_words(classifier: Any) -> str:
         return "This model learns a link only; it has no loss of its own to draw."
     return (
         "With three classes or more, a link of this kind (composite) has no loss of its own: it is trained by the log-loss "
-        "of its probabilities. That is drawn against the score, where it differs from the one of logistic regression."
+        "of its probabilities. That is drawn against the predictor, where it differs from the one of logistic regression."
     )
 
 
-def _draw(
-    axes: tuple[str, str],
-    limits: tuple[Any, Any],
-    usual: tuple[str, np.ndarray],
-    curves: dict[str, np.ndarray],
-    title: str,
-) -> Markup:
-    """Draw curves by name, and in grey what they are compared with."""
-    x = SCORES if limits[0][0] < 0 else FORECASTS
-    chart, what = Chart(*axes, *limits), axes[0].split()[0]
-    chart.line(x, usual[1], "grey", usual[0])
-    for place, (name, y) in enumerate(curves.items()):
-        values = zip(x.tolist(), y.tolist(), usual[1].tolist(), strict=True)
-        tips = [f"{name}\n{what} {number(a, 2)}: {number(b)}, {usual[0]} {number(c)}" for a, b, c in values]
-        chart.line(x, y, f"c{place}", name, tips=tips)
-    return chart.figure(title)
-
-
 def _link_chart(sections: dict[int, np.ndarray], names: list[str]) -> Markup:
-    axes = "score of the class, in the sigmoid's unit", "probability of the class"
     curves = {names[k]: p for k, p in sections.items()}
-    return _draw(axes, ((-6, 6), (0, 1)), ("sigmoid", expit(SCORES)), curves, "Learned link")
+    return chart_figure(LinkDisplay(PREDICTORS, curves, of="the class", unit="sigmoid").chart(), "Learned link")
 
 
 def _loss_chart(sections: dict[int, np.ndarray], names: list[str]) -> Markup:
     axes = "forecast for the true class", "loss, scaled to the log-loss"
-    curves = {f"if {names[k]} is true": loss for k, loss in sections.items()}
-    return _draw(axes, ((0, 1), (0, 4.6)), ("log-loss", -np.log(FORECASTS)), curves, "Learned loss")
+    lines = [Line(FORECASTS, -np.log(FORECASTS), "log-loss"), *_if_true(FORECASTS, sections, names)]
+    return chart_figure(Chart(*axes, lines, xlim=(0.0, 1.0), ylim=(0.0, 4.6)), "Learned loss")
 
 
 def _score_loss_chart(sections: dict[int, np.ndarray], names: list[str]) -> Markup:
-    axes = "score of the class, in the sigmoid's unit", "loss if the class is true"
+    axes = "predictor, in the sigmoid's unit", "loss if the class is true"
     with np.errstate(divide="ignore"):
-        curves = {f"if {names[k]} is true": -np.log(p) for k, p in sections.items()}
-    usual = "logistic regression", np.log1p(np.exp(-SCORES))
-    return _draw(axes, ((-6, 6), (0, 6.5)), usual, curves, "Loss against the score")
+        losses = {k: -np.log(p) for k, p in sections.items()}
+    lines = [
+        Line(PREDICTORS, np.log1p(np.exp(-PREDICTORS)), "logistic regression"),
+        *_if_true(PREDICTORS, losses, names),
+    ]
+    return chart_figure(Chart(*axes, lines, xlim=(-6.0, 6.0), ylim=(0.0, 6.5)), "Loss against the predictor")
+
+
+def _if_true(x: np.ndarray, losses: dict[int, np.ndarray], names: list[str]) -> list[Line]:
+    return [Line(x, loss, f"if {names[k]} is true", place) for place, (k, loss) in enumerate(losses.items())]
 
 
 def gap(p: np.ndarray) -> float:
     """Return the largest distance of a link from the sigmoid."""
-    return float(np.abs(p - expit(SCORES)).max())
+    return float(np.abs(p - expit(PREDICTORS)).max())
 
 
 def is_softmax(model: Any) -> bool:
@@ -167,7 +157,7 @@ def is_softmax(model: Any) -> bool:
 
 
 def link_sections(model: Any, centre: np.ndarray, share: np.ndarray) -> dict[int, np.ndarray]:
-    """Return how the probability of each class, by its place, rises with its score, from the average row.
+    """Return how the probability of each class, by its place, rises with its predictor, from the average row.
 
     The class furthest from the sigmoid is first; those that do not reach probabilities of 1/4 and 3/4 are left out.
     """
@@ -182,7 +172,7 @@ def link_sections(model: Any, centre: np.ndarray, share: np.ndarray) -> dict[int
         frequent = np.argsort(-share, kind="stable")[:_MOST].tolist()
         probabilities = {k: partial(_along, link, centre, basis[k], k) for k in frequent}
     units = {k: sigmoid_unit(of) for k, of in probabilities.items()}
-    found = {k: probabilities[k](unit[0] + unit[1] * SCORES) for k, unit in units.items() if unit is not None}
+    found = {k: probabilities[k](unit[0] + unit[1] * PREDICTORS) for k, unit in units.items() if unit is not None}
     return dict(sorted(found.items(), key=lambda one: -gap(one[1])))
 
 
