@@ -38,7 +38,7 @@ names = [
 ]  # fmt: skip
 table = pd.read_csv(path, skiprows=17, names=names, na_values="?", escapechar="\\")
 table["home.dest"] = table["home.dest"].str.split().str.join(" ")  # one name has two spaces
-table.head()
+table[["pclass", "survived", "sex", "age", "fare", "cabin", "embarked", "home.dest"]].head()
 
 # %%
 # The columns ``boat`` and ``body`` were recorded afterwards and give the answer away. Names and tickets identify
