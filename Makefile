@@ -88,7 +88,7 @@ oldest: $(OLDEST)/.tested
 	$(OLDEST)/bin/python -m pytest $(UNIT)
 
 coverage: $(VENV)/.tested
-	$(BIN)/python -m pytest $(WORKERS) --cov --cov-report=term
+	$(BIN)/python -m pytest $(UNIT) --cov --cov-report=term
 
 resuming: $(VENV)/.tested
 	LEGENDRETRON_KILLS=10 $(BIN)/python -m pytest tests/experiments/test_resuming.py

@@ -67,8 +67,8 @@ def test_the_loss_that_a_trainer_logs_is_that_of_its_batches_when_gradients_are_
 def test_the_five_minutes_run():
     pytest.importorskip("matplotlib").use("Agg")
     names = runpy.run_path(str(EXAMPLES / "gallery/plot_0_five_minutes.py"))
-    losses = {name: loss for name, _, loss, _ in names["rows"]}
-    assert losses.keys() == {"logistic regression", "gradient boosting", "linear", "network"}
-    assert losses["network"] < losses["gradient boosting"]
+    scores = names["scores"]
+    assert scores.keys() == {"logistic regression", "gradient boosting", "linear", "network"}
+    assert scores["network"]["log-loss"] < scores["gradient boosting"]["log-loss"]
     assert names["held"] > 0.85
     assert (names["folder"] / "report.html").stat().st_size > 50_000

@@ -106,7 +106,7 @@ def demo(terminal: Terminal, options: DemoOptions) -> None:
 
 def _compile(terminal: Terminal) -> None:
     """Train for a moment, so that the seconds in the tables are those of every fit but the first one."""
-    terminal.note("getting ready: the first fit after installation compiles code, which takes a few seconds ...")
+    terminal.note("getting ready: the first fit after installation compiles code, which takes about half a minute ...")
     X = np.random.default_rng(0).normal(size=(400, COMPONENTS))
     LegendreTronClassifier(max_epochs=1, random_state=0).fit(X, np.arange(400) % 10)
     LegendreNetClassifier(max_steps=50, random_state=0).fit(X, np.arange(400) % 10)
