@@ -14,6 +14,7 @@ from sklearn.preprocessing import StandardScaler
 
 from legendretron import LegendreTronClassifier, MultinomialLogisticClassifier
 from legendretron.plots import TrainingDisplay, TuningDisplay
+from legendretron.plots.chart import Chart, Line
 from legendretron.training import History
 from legendretron.tuning.table import COLUMNS
 
@@ -32,6 +33,15 @@ def test_from_estimators(two):
     assert np.allclose(display.lines_["b"].get_ydata(), history["train_loss"])
     assert list(display.validation_lines_) == ["b"]
     assert np.allclose(display.validation_lines_["b"].get_ydata(), history["validation_loss"])
+
+
+def test_of_several_runs_the_mean_is_drawn():
+    history = History()
+    for epoch in (1, 2):
+        history.append(epoch, [1.0 / epoch, 0.5 / epoch], [0.9, 0.8 / epoch], [0.5, 0.5], [0.1, 0.1], float(epoch))
+    display = TrainingDisplay({"a": history}).plot()
+    np.testing.assert_allclose(display.line_.get_ydata(), [0.75, 0.375])
+    np.testing.assert_allclose(display.validation_lines_["a"].get_ydata(), [0.85, 0.65])
 
 
 def test_one_entry_is_a_point(two):
@@ -105,6 +115,14 @@ def test_curves_are_relative_to_logistic_regression():
     assert display.ax_.get_xscale() == "log"
     assert "difference" in display.ax_.get_title()
     assert display.ax_.get_legend().get_texts()[-1].get_text() == "chosen"
+
+
+def test_bars_go_from_the_low_to_the_high_end():
+    x, y = np.array([1.0, 2.0]), np.array([0.5, 0.6])
+    _, ax = plt.subplots()
+    Chart("x", "y", [Line(x, y, "a", 0, marker="o", low=y - 0.1, high=y + 0.3)]).draw(ax)
+    (bars,) = ax.containers[0].lines[2]
+    np.testing.assert_allclose([[*end[:, 1]] for end in bars.get_segments()], [[0.4, 0.8], [0.5, 0.9]])
 
 
 def test_everything_is_within_the_picture():

@@ -97,6 +97,7 @@ def test_a_chart_has_the_points_of_its_display():
     assert f"&lt;model&gt; (calibration error {curve.error:.3f})" in picture
     diagonal, parts = paths(picture)[:2]
     (ax, ay), (bx, by) = diagonal[0]
+    np.testing.assert_allclose([ax, bx], [46, 388])  # from one side of the axes to the other
     known = np.isfinite(curve.frequency)
     for part in parts:
         x, height = (part[:, 0] - ax) / (bx - ax), (part[:, 1] - ay) / (by - ay)

@@ -30,7 +30,7 @@ from legendretron.cli.models import (
     without_names,
 )
 from legendretron.cli.options import find_given
-from legendretron.cli.outputs import check_outputs, picture_bytes, write_output
+from legendretron.cli.outputs import check_outputs, draw_picture, write_output
 from legendretron.cli.terminal import Terminal, grid
 from legendretron.datasets.tables import Table, TableParts
 from legendretron.diagnostics.scores import Scores, baseline_of, class_scores, scores_of
@@ -200,7 +200,7 @@ def draw_reliability(
     from legendretron.plots import ReliabilityDisplay
 
     curves: dict[str, Any] = {"strategy": "smooth", "sample_weight": sample_weight}
-    return picture_bytes(lambda: ReliabilityDisplay.from_predictions(y, predictions, **curves), suffix)
+    return draw_picture(lambda: ReliabilityDisplay.from_predictions(y, predictions, **curves), suffix)
 
 
 def _number(value: float, pattern: str) -> str:

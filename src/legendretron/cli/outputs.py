@@ -154,17 +154,12 @@ def frame_bytes(frame: Any, suffix: str) -> bytes:
     return text_of(frame, suffix).encode()
 
 
-def picture_bytes(draw: Callable[[], Any], suffix: str) -> bytes:
+def draw_picture(draw: Callable[[], Any], suffix: str) -> bytes:
     """Return what a function draws, a display, in the format of a file extension."""
-    matplotlib = import_extra("matplotlib", "drawing", "plots")
-    matplotlib.use("Agg")  # a file, never a window
-    from matplotlib import pyplot
+    import_extra("matplotlib", "drawing", "plots").use("Agg")  # a file, never a window
+    from legendretron.plots.axes import picture_bytes
 
-    figure = draw().figure_
-    buffer = io.BytesIO()
-    figure.savefig(buffer, dpi=130, format=suffix.lstrip(".").lower())
-    pyplot.close(figure)
-    return buffer.getvalue()
+    return picture_bytes(draw().figure_, suffix.lstrip(".").lower(), dpi=130)
 
 
 def json_columns(frame: Any, kept: Any) -> dict[str, Any]:

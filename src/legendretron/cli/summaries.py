@@ -14,7 +14,7 @@ from legendretron._internal.columns import quoted
 from legendretron._internal.labels import label_text, similar_words
 from legendretron.cli.errors import one_line
 from legendretron.cli.options import number_or_nan, wrong
-from legendretron.cli.outputs import PICTURES, frame_bytes, picture_bytes, write_output
+from legendretron.cli.outputs import PICTURES, draw_picture, frame_bytes, write_output
 from legendretron.cli.terminal import Terminal, grid
 from legendretron.estimators.base import LinearLinkClassifier
 
@@ -96,7 +96,7 @@ def draw_tuning(estimator: LinearLinkClassifier, suffix: str) -> bytes:
     """Return the picture of the candidates in the format of a file extension."""
     from legendretron.plots import TuningDisplay
 
-    return picture_bytes(lambda: TuningDisplay.from_estimator(estimator), suffix)
+    return draw_picture(lambda: TuningDisplay.from_estimator(estimator), suffix)
 
 
 class FitScores(NamedTuple):

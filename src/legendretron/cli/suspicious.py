@@ -14,10 +14,10 @@ from legendretron.cli.options import wrong
 from legendretron.cli.outputs import (
     TABLES,
     check_outputs,
+    draw_picture,
     file_or_none,
     frame_bytes,
     json_columns,
-    picture_bytes,
     write_output,
 )
 from legendretron.cli.summaries import found_noise, noise_in_words
@@ -59,7 +59,7 @@ def suspicious(terminal: Terminal, options: SuspiciousOptions) -> None:
     if plot is not None:
         from legendretron.plots import LabelQualityDisplay
 
-        write_output(plot, picture_bytes(LabelQualityDisplay(quality, options.threshold).plot, plot.suffix))
+        write_output(plot, draw_picture(LabelQualityDisplay(quality, options.threshold).plot, plot.suffix))
         terminal.note(f"picture: {plot}")
     if out is None:
         if terminal.json and (twice := [name for name in options.keep or () if name in payload]):

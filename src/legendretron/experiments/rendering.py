@@ -13,19 +13,15 @@ from legendretron._internal.files import write_atomically
 from legendretron.experiments.experiment import Record
 from legendretron.experiments.results import Mean
 from legendretron.experiments.store import round_floats
-from legendretron.plots.axes import axes_or_new
+from legendretron.plots.axes import axes_or_new, picture_bytes
 
 
 def panels_for(titles: Sequence[str], size: tuple[float, float], **options: Any) -> list[Any]:
     """Return axes with titles, side by side; needs matplotlib."""
-    axes_or_new(None)  # raises an error if matplotlib is missing
-    import matplotlib.pyplot as plt
-
-    plt.close()
-    _, axes = plt.subplots(1, len(titles), figsize=size, layout="constrained", squeeze=False, **options)
-    for panel, title in zip(axes[0], titles, strict=True):
+    panels = axes_or_new(None, ncols=len(titles), figsize=size, squeeze=False, **options)[0]
+    for panel, title in zip(panels, titles, strict=True):
         panel.set_title(title.replace(" (", "\n(").replace(", ", ",\n"))
-    return list(axes[0])
+    return list(panels)
 
 
 def save_panels(panels: Sequence[Any], path: Path, **legend: Any) -> Path:
@@ -89,12 +85,7 @@ def write_report(
 
 def save_picture(figure: Any, path: Path) -> Path:
     """Write a figure atomically, and close it."""
-    import matplotlib.pyplot as plt
-
-    buffer = io.BytesIO()
-    figure.savefig(buffer, dpi=150, format="png")
-    plt.close(figure)
-    write_atomically(path, buffer.getvalue())
+    write_atomically(path, picture_bytes(figure))
     return path
 
 

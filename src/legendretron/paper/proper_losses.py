@@ -146,18 +146,14 @@ _HIGHEST, _FURTHEST = 4.0, 1.0
 
 def picture(named: Sequence[Curve], learned: Sequence[Curve], missing: Sequence[tuple[str, str]], path: Path) -> Path:
     """Draw the named losses, and those learned on each problem, on the same axes."""
-    axes_or_new(None)  # raises an error if matplotlib is missing
-    import matplotlib.pyplot as plt
-    from matplotlib.layout_engine import ConstrainedLayoutEngine
-
-    plt.close()
     log = named[0]
     problems = list(dict.fromkeys([curve.problem for curve in learned] + [problem for problem, _ in missing]))
     columns = 1 + len(problems)
-    figure, panels = plt.subplots(
-        2, columns, figsize=(1.2 + 3.8 * columns, 8.2), sharex=True, sharey="row", squeeze=False,
-        height_ratios=(3, 2), layout=ConstrainedLayoutEngine(w_pad=0.12),
+    panels = axes_or_new(
+        None, nrows=2, ncols=columns, figsize=(1.2 + 3.8 * columns, 8.2), sharex=True, sharey="row", squeeze=False,
+        height_ratios=(3, 2),
     )  # fmt: skip
+    panels[0, 0].figure.get_layout_engine().set(w_pad=0.12)
     _column(panels[:, 0], "Named losses", named, log, [curve.name for curve in named[1:]])
     # a method has the same colour in all panels
     methods = list(dict.fromkeys(curve.name for curve in learned if curve.distance(log) >= _SAME))
@@ -169,7 +165,7 @@ def picture(named: Sequence[Curve], learned: Sequence[Curve], missing: Sequence[
     panels[1, 0].set(ylim=(-_FURTHEST, _FURTHEST), xlim=(0, 1), ylabel="ℓ₁ less the log-loss")
     for panel in panels[1]:
         panel.set_xlabel("predicted probability of class 1")
-    return save_picture(figure, path)
+    return save_picture(panels[0, 0].figure, path)
 
 
 def _column(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,17 @@ def axes_or_new(ax: Any, **size: Any) -> Any:
         import matplotlib.pyplot as plt
     except ImportError as error:  # pragma: no cover
         raise ImportError("plots need matplotlib: pip install 'legendretron[plots]'.") from error
-    return _check_axes(ax) if ax is not None else plt.subplots(layout="constrained", **size)[1]
+    return _check_axes(ax) if ax is not None else plt.subplots(**{"layout": "constrained", **size})[1]
+
+
+def picture_bytes(figure: Any, format: str = "png", dpi: int = 150) -> bytes:
+    """Return a figure as the content of a file, and close it."""
+    import matplotlib.pyplot as plt
+
+    buffer = io.BytesIO()
+    figure.savefig(buffer, dpi=dpi, format=format)
+    plt.close(figure)
+    return buffer.getvalue()
 
 
 def _check_axes(ax: Any) -> Any:

@@ -112,7 +112,9 @@ class Display:
 
     def plot(self, ax: Any = None) -> Self:
         """Draw on the axes given, or on new ones."""
-        chart = self.chart()
+        return self._draw(self.chart(), ax)
+
+    def _draw(self, chart: Chart, ax: Any) -> Self:
         width, height = room_for_legend(6.4, 4.2, chart.legend_entries if chart.legend == "inside" else 0)
         self.ax_ = axes_or_new(ax, figsize=(width, height + 0.1 * chart.legend_entries * (chart.legend == "below")))
         self.figure_, self.lines_ = self.ax_.figure, chart.draw(self.ax_)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -12,8 +13,7 @@ from numpy.typing import ArrayLike
 from legendretron._internal.validation import check_choice, check_integer
 from legendretron.links import NoisyLink
 from legendretron.losses import LogLoss, ProperLoss
-from legendretron.plots.axes import COLOURS, add_legend_below, axes_or_new
-from legendretron.plots.chart import Display, line_width
+from legendretron.plots.chart import Chart, Display, Line, line_width
 from legendretron.plots.models import (
     check_classes,
     classes_of,
@@ -29,8 +29,6 @@ from legendretron.plots.models import (
 STYLES: Any = ("--", "-", ":")
 #: Most a loss shows of its infinite ends: that of the log-loss at a probability of 1 %.
 _HIGHEST = math.log(100)
-#: Most entries of a legend between the curves.
-_MOST_INSIDE = 8
 
 
 class LossDisplay(Display):
@@ -166,42 +164,38 @@ class LossDisplay(Display):
             found[key] = partial_losses(loss, q)
         return cls(q[:, 1], found, classes, scale).plot(ax=ax, log_loss=log_loss)
 
-    def plot(self, ax: Any = None, *, log_loss: bool = True) -> Self:
-        """Draw on the axes given, or on new ones, the log-loss in grey if it is wanted."""
-        ax = self.ax_ = axes_or_new(ax, figsize=(6.4, 4.6))
-        self.figure_, self.lines_ = ax.figure, {}
-        from matplotlib.lines import Line2D
-
-        handles = []
+    def chart(self, *, log_loss: bool = True) -> Chart:
+        """Return what is to be drawn, the log-loss in grey if it is wanted."""
+        q, lines = self.probability, []
         if log_loss:
-            q = self.probability
-            partial = partial_losses(LogLoss(), np.stack([1 - q, q], 1))
-            risk = (1 - q) * partial[:, 0] + q * partial[:, 1]
-            handles.append(self._curves(ax, partial, risk, {"color": "0.75", "linewidth": 4.0, "zorder": 1})[1])
-            handles[0].set_label("log-loss")
+            own = partial_losses(LogLoss(), np.stack([1 - q, q], 1))
+            lines += _curves(q, own, (1 - q) * own[:, 0] + q * own[:, 1], "log-loss", "0.75", 4.0)
         for number, (name, partial) in enumerate(self.losses.items()):
-            look: dict[str, Any] = {"color": COLOURS[number % len(COLOURS)], "linewidth": line_width(number)}
-            self.lines_[name] = self._curves(ax, partial, self.bayes_risk_[name], look)
-            self.lines_[name][1].set_label(name)
-            handles.append(Line2D([], [], **look, label=name))
-        first, second = self.classes
-        texts = (f"loss if {format_label(first)} is true", f"loss if {format_label(second)} is true", "Bayes risk")
-        handles += [Line2D([], [], color="0.2", linestyle=s, label=t) for s, t in zip(STYLES, texts, strict=True)]
+            own_lines = _curves(q, partial, self.bayes_risk_[name], name, number, line_width(number))
+            lines += [replace(line, name=f"{name} {place}") for place, line in enumerate(own_lines)]
+        first, second = map(format_label, self.classes)
+        texts, nowhere = (f"loss if {first} is true", f"loss if {second} is true", "Bayes risk"), np.full(2, np.nan)
+        lines += [Line(nowhere, nowhere, text, "0.2", style) for style, text in zip(STYLES, texts, strict=True)]
         unit = "loss (scaled: Bayes risk log 2 at ½)" if self.scale == "log" else "loss"
         highest = _HIGHEST * (max(map(np.max, self.bayes_risk_.values())) / math.log(2) if self.scale == "own" else 1.0)
-        ax.set(
-            xlim=(0, 1), ylim=(0, highest), ylabel=unit, title="Partial losses and Bayes risk",
-            xlabel=f"predicted probability of {format_label(second)}",
-        )  # fmt: skip
-        if len(handles) <= _MOST_INSIDE:  # between the curves
-            ax.legend(handles=handles, frameon=False, fontsize="small", ncols=2, loc="upper center")
-        else:
-            add_legend_below(ax, handles)
+        axes = f"predicted probability of {second}", unit
+        return Chart(*axes, lines, "Partial losses and Bayes risk", (0.0, 1.0), (0.0, highest), legend="below")
+
+    def plot(self, ax: Any = None, *, log_loss: bool = True) -> Self:
+        """Draw on the axes given, or on new ones, the log-loss in grey if it is wanted."""
+        drawn = self._draw(self.chart(log_loss=log_loss), ax).lines_
+        self.lines_ = {name: tuple(drawn[f"{name} {place}"] for place in range(3)) for name in self.losses}
         return self
 
-    def _curves(self, ax: Any, partial: np.ndarray, risk: np.ndarray, look: dict[str, Any]) -> tuple[Any, ...]:
-        values = (partial[:, 0], partial[:, 1], risk)
-        return tuple(ax.plot(self.probability, v, linestyle=s, **look)[0] for v, s in zip(values, STYLES, strict=True))
+
+def _curves(
+    q: np.ndarray, partial: np.ndarray, risk: np.ndarray, name: str, colour: int | str, width: float
+) -> list[Line]:
+    """The loss of each label, and the Bayes risk; one of them is in the legend, for the model."""
+    return [
+        Line(q, values, label, colour, style, width=width)
+        for values, label, style in zip((*partial.T, risk), ("", name, ""), STYLES, strict=True)
+    ]
 
 
 def _probabilities(n_points: int) -> np.ndarray:
