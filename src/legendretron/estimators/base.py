@@ -662,12 +662,12 @@ class LinearLinkClassifier(LinearPredictor):
 
     @property
     def link_test_(self) -> LinkTest:
-        """Test of softmax on held-out rows of the logistic regression that learned links were compared with."""
+        """Test of softmax, with the noise that was found, on held-out rows of the logistic regression to beat."""
         test = None if self._tuning is None else self._tuning.link_test
         if test is None:
             raise AttributeError(
-                f"this {type(self).__name__} has no link_test_: links were not compared with logistic regression, or labels "
-                "were taken to be wrong; see legendretron.diagnostics.link_test."
+                f"this {type(self).__name__} has no link_test_: links were not compared with logistic regression, or a "
+                "transition matrix of wrong labels was assumed; see legendretron.diagnostics.link_test."
             )
         return replace(test, classes=self.classes_)
 

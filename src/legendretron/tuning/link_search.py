@@ -97,8 +97,11 @@ def search_links(
             if rate == 0.0:  # the link explains what looked like noise
                 yield from search_links(problem, candidates, base, doubt)
                 return
-        elif base is not None and not may_gain(gain(ranked[0]), held_out.mean(base[: len(ranked[0].losses)]).mean):
-            return
+        if base is not None:
+            # with noise, all steps are still to come: a link that is not behind may yet gain
+            known = 0.0 if rate > 0.0 else held_out.mean(base[: len(ranked[0].losses)]).mean
+            if not may_gain(gain(ranked[0]), known):
+                return
     # a rate that has changed takes all steps to settle
     best, *others = train_further(ranked[:_FINALISTS], problem.steps // (2 if started and rate == 0.0 else 1))
     yield others

@@ -21,6 +21,7 @@ from torch import Tensor
 from legendretron.calibration.prediction_sets import some_rows
 from legendretron.diagnostics.softmax_test import LinkTest, score_test
 from legendretron.links import SymmetricNoise, TransitionNoise
+from legendretron.links.noise_models import mix_with_uniform
 from legendretron.training.features import DenseFeatures, Features
 from legendretron.training.logistic import Logistic, fit_logistic, logistic_log_proba
 from legendretron.tuning.problem import LabelledRows, TuningProblem, thin
@@ -44,8 +45,6 @@ _RISE = 0.05
 _RATES = (0.3, 0.7, 0.9)
 #: Factors of ten of a path with noise: with less weight on rows that do not fit, weaker penalties do well.
 _NOISY_DECADES = 4
-#: Rise of the loss at which a path with noise ends: sooner than without, as its fits take many times longer.
-_NOISY_RISE = 0.02
 
 
 class PathPoint(NamedTuple):
@@ -201,14 +200,13 @@ class LogisticPath:
         return [first, *others], always or (gain > 0.0 and is_believable(first.noise, self.problem))
 
     def _walk_with_noise(self, base: PathPoint, rate: float, fixed: bool) -> list[PathPoint]:
+        """Points from the strength of ``base`` to weaker ones, until the loss rises."""
         points: list[PathPoint] = []
-        start, least = base.fitted, math.inf
+        start = base.fitted
         for decade in range(1 if fixed else 1 + _NOISY_DECADES):
-            point = self._fit_with_noise(base.alpha / 10.0**decade, rate, start)
-            points.append(point)
-            start, loss = point.fitted, self.loss(point)
-            least = min(least, loss)
-            if loss > least * (1.0 + _NOISY_RISE):
+            points.append(self._fit_with_noise(base.alpha / 10.0**decade, rate, start))
+            start = points[-1].fitted
+            if decade > 0 and self.loss(points[-1]) > self.loss(points[-2]):
                 break
         return points
 
@@ -252,10 +250,13 @@ class LogisticPath:
         return self._labelled(fitted, rows[first], runs[first])
 
     def test_links(self, base: PathPoint) -> LinkTest:
-        """Test softmax against learned links on held-out rows."""
+        """Test softmax, with the noise of the point, against learned links on held-out rows."""
         rows, runs = self._held(self._noise_folds)
         some = thin(len(rows))
         held_out = self._labelled(base.fitted.first(self._noise_folds.stop), rows[some], runs[some])
+        if base.estimate is not None:
+            true = held_out.to_power(base.noise.temperature).log_p
+            held_out = held_out._replace(log_p=mix_with_uniform(true, true.new_tensor(base.noise.held_out)))
         log_p, labels, weight = (part.cpu().numpy() for part in held_out)
         dense = isinstance(self.problem.features, DenseFeatures)
         features = self.problem.features.select_rows(rows[some]).astype(np.float64) if dense else None

@@ -97,7 +97,7 @@ class Tuning:
     )
     noise: FoundNoise | None = None  #: noise in the labels, if it was looked for; one of rate 0 if there is none
     noise_matrix: np.ndarray | None = None  #: its transition matrix (C, C), if it is not symmetric
-    link_test: LinkTest | None = None  #: of softmax, if learned links were candidates and labels are taken as they are
+    link_test: LinkTest | None = None  #: of softmax, with noise if some is believed, if learned links were candidates
     held_out: LabelledRows | None = None  #: what the folds of the chosen candidate predict for rows they have not seen
 
     def to_state(self) -> dict[str, Any]:

@@ -79,7 +79,7 @@ def tune(problem: TuningProblem, links: list[Candidate], *, logistic: bool, alph
         for point in points:
             added = _add_row(tuning, problem, tuning.chosen._replace(alpha=point.alpha), None, point, base)
             chosen_row = added if point is base else chosen_row
-        if links and not believed and problem.known_noise is None and problem.fixed_link is None:
+        if links and problem.known_noise is None and problem.fixed_link is None:
             test = tuning.link_test = path.test_links(base)
             # of two classes, a link is a function of one score, which held-out rows can test
             gain = Difference(test.gain, test.gain_error)

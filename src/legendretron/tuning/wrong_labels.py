@@ -28,6 +28,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
+from scipy.optimize import brentq
 from scipy.stats import binomtest, norm
 from sklearn.neighbors import NearestNeighbors
 from torch import Tensor
@@ -196,11 +197,10 @@ def _fit_rate(rows: LabelledRows) -> tuple[Tensor, float]:
     return p_label, best_share(p_label.cpu().numpy(), 1.0 / rows.log_p.shape[1], rows.weight.cpu().numpy())
 
 
-@np.errstate(over="ignore")  # of a quotient by a tiny probability
 def best_share(p_label: np.ndarray, other: np.ndarray | float, weight: np.ndarray) -> float:
     r"""The share :math:`s` for which the mixture :math:`(1 - s)\, own + s\, other` of probabilities has the least log-loss.
 
-    The loss is convex in it: it is least where its derivative changes sign, which is found by bisection.
+    The loss is convex in it: it is least where its derivative changes sign.
 
     Examples
     --------
@@ -209,20 +209,13 @@ def best_share(p_label: np.ndarray, other: np.ndarray | float, weight: np.ndarra
     """
     gain = weight * (p_label - other)
 
-    def rising(share: float) -> bool:
-        return bool((gain / (p_label + share * (other - p_label))).sum() > 0.0)
+    def slope(share: float) -> float:
+        return float((gain / (p_label + share * (other - p_label))).sum())
 
-    low, high = 0.0, _HIGHEST
-    if bool((p_label <= 0.0).any()):  # an infinite loss without the other
-        low = 1e-6
-    if rising(low):
+    low = 1e-6  # not 0, where the loss may be infinite
+    if slope(low) > 0.0:
         return 0.0
-    if not rising(high):
-        return high
-    while high - low > 1e-6:
-        middle = 0.5 * (low + high)
-        low, high = (low, middle) if rising(middle) else (middle, high)
-    return 0.5 * (low + high)
+    return float(brentq(slope, low, _HIGHEST, xtol=1e-6)) if slope(_HIGHEST) > 0.0 else _HIGHEST
 
 
 def check_estimate(
