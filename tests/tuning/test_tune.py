@@ -91,7 +91,7 @@ def test_sparse_data_and_single_precision(make_problem):
         other = dataclasses.replace(dense, features=features)
         found = [LogisticPath(problem).fit(0.01).losses for problem in (dense, other)]
         assert found[0] == pytest.approx(found[1], abs=1e-2)  # to the tolerance of the path
-        links = [next(link_search.search_links(problem, LINKS[:2], None))[0].losses for problem in (dense, other)]
+        links = [next(link_search.search_links(problem, LINKS[:2], None)).losses for problem in (dense, other)]
         assert links[0] == pytest.approx(links[1], abs=1e-3)
 
 

@@ -49,9 +49,9 @@ from legendretron.links import LabelNoise, Link, NoisyLink, SoftmaxLink, clean_l
 from legendretron.training import LinearModel, Sample, TrainingResult, TrainingSettings, as_features, train
 from legendretron.training.features import Features
 from legendretron.training.threads import threads_for
-from legendretron.tuning import Candidate, Tuning, batch_size_for, make_folds, steps_for, tune
+from legendretron.tuning import Candidate, Tuning, make_folds, tune
 from legendretron.tuning.problem import TuningProblem, link_candidates
-from legendretron.tuning.rules import LEARNING_RATE, link_folds_for
+from legendretron.tuning.rules import LEARNING_RATE, batch_size_for, link_folds_for, steps_for
 
 __all__ = ["LBFGS_ITERATIONS", "LinearLinkClassifier"]
 

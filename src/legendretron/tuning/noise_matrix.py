@@ -61,11 +61,11 @@ def has_pattern(path: LogisticPath, plain: PathPoint) -> bool:
     # of two classes, a matrix cannot be told from symmetric noise and a bias
     if problem.n_classes == 2 or problem.features.n_rows < _ROWS_FOR_AN_ENTRY * problem.n_classes**2:
         return False
-    rows, seen = (part.to_power(_POWER) for part in path.labelled(plain.fitted))
-    estimate, log_q = estimate_rates(rows, seen, temperatures=(1.0,))
+    rows, seen = (part.to_power(_POWER) for part in path.predict(plain.fitted))
+    estimate, symmetric = estimate_rates(rows, seen, temperatures=(1.0,))
     start = _symmetric(problem, max(estimate.rate, 0.1))
     half = torch.arange(len(rows.labels), device=rows.labels.device) % 2 == 0
-    gain = -rows._replace(log_p=log_q).label_log_p
+    gain = -symmetric.label_log_p
     for one in (half, ~half):
         gain[~one] += _observe(rows.select(~one), estimate_matrix(rows.select(one), start))
     if float(gain.mean()) <= SURE_ERRORS * float(gain.std()) / math.sqrt(len(gain)):
@@ -93,13 +93,13 @@ def find_matrix(
     """
     problem = path.problem
     start = _symmetric(problem, max(noisy.noise.rate, 0.01))
-    matrices = estimate_matrices(*path.labelled(noisy.fitted), start)
+    matrices = estimate_matrices(*path.predict(noisy.fitted), start)
     best = plain
     for number in range(_ROUNDS):
         known = replace(problem, known_noise=TransitionNoise(mean_matrix(*matrices)), find_noise="never")
-        with_matrix = LogisticPath(known, problem.n_path_folds)
+        with_matrix = LogisticPath(known)
         best = with_matrix.search() if number == 0 and not fixed else with_matrix.fit(best.alpha)
-        held_out, training = with_matrix.labelled(best.fitted)
+        held_out, training = with_matrix.predict(best.fitted)
         matrices = estimate_matrices(held_out, training, start)
     matrix, noise = describe_matrices(matrices, held_out.labels)
     away = path.held_out.difference(plain.losses, best._replace(doubt=plain.doubt).losses)
