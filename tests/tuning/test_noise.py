@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 import torch
+from sklearn.datasets import load_wine
 
 from legendretron.datasets import flip_labels, pair_transition, symmetric_noise
 from legendretron.links import SymmetricNoise, TransitionNoise
@@ -230,7 +231,7 @@ def test_a_pattern_is_found_unasked(make_problem):
     patterns = []
     for labels in (pairs, random, y):
         path = LogisticPath(make_problem(x, labels, find_noise="if it helps"))
-        patterns.append(has_pattern(path, path.search()))
+        patterns.append(has_pattern(path, path.search(), symmetric=labels is random))
     assert patterns == [True, False, False]
     tuning = tune(make_problem(x, pairs, find_noise="if it helps"), [], logistic=True)
     assert np.abs(tuning.noise_matrix - pair_transition(3, 0.3)).max() < 0.15
@@ -238,6 +239,16 @@ def test_a_pattern_is_found_unasked(make_problem):
     assert shown == pytest.approx([tuning.noise.rate * 2 / 3] * len(shown), abs=1e-3)
     assert 0.2 < shown[0] < 0.4
     assert tune(make_problem(x, random, find_noise="if it helps"), [], logistic=True).noise_matrix is None
+
+
+def test_a_pattern_in_few_rows(make_problem):
+    """Halves of them cannot tell, but a fit can."""
+    x, y = load_wine(return_X_y=True)
+    x = (x - x.mean(0)) / x.std(0)
+    pairs = flip_labels(y, pair_transition(3, 0.3), np.random.default_rng(1))
+    found = [tune(make_problem(x, labels, cv=5, find_noise="if it helps"), [], logistic=True) for labels in (pairs, y)]
+    assert np.abs(found[0].noise_matrix - pair_transition(3, 0.3)).max() < 0.2
+    assert found[1].noise_matrix is None
 
 
 def test_known_noise_changes_the_path(make_problem):

@@ -61,7 +61,9 @@ def tune(problem: TuningProblem, links: list[Candidate], *, logistic: bool, alph
         path = LogisticPath(problem)
         plain = path.search() if fixed is None else path.doubt_as_at(path.fit(fixed))
         noisy, believed = _search_noise(path, plain, fixed=fixed is not None)
-        if problem.find_noise == "matrix" or (problem.find_noise == "if it helps" and has_pattern(path, plain)):
+        if problem.find_noise == "matrix" or (
+            problem.find_noise == "if it helps" and has_pattern(path, plain, symmetric=believed)
+        ):
             with_matrix = _tune_with_matrix(path, plain, noisy, links, logistic=logistic, alpha=alpha)
             if with_matrix is not None:
                 return with_matrix
