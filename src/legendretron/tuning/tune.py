@@ -60,19 +60,18 @@ def tune(problem: TuningProblem, links: list[Candidate], *, logistic: bool, alph
         fixed = alpha if logistic else None
         path = LogisticPath(problem)
         plain = path.search() if fixed is None else path.doubt_as_at(path.fit(fixed))
-        noisy, believed = _search_noise(path, plain, fixed=fixed is not None)
-        if problem.find_noise == "matrix" or (
-            problem.find_noise == "if it helps" and has_pattern(path, plain, symmetric=believed)
-        ):
-            with_matrix = _tune_with_matrix(path, plain, noisy, links, logistic=logistic, alpha=alpha)
-            if with_matrix is not None:
-                return with_matrix
-        doubt = path.doubt
-        if noisy:
+        doubt, noisy, believed, find = path.doubt, list[PathPoint](), False, problem.find_noise
+        if find != "never":
+            noisy, believed = path.search_noise(plain, always=find != "if it helps", fixed=fixed is not None)
+            if find == "matrix" or (find == "if it helps" and has_pattern(path, plain, symmetric=believed)):
+                with_matrix = _tune_with_matrix(path, plain, noisy, links, logistic=logistic, alpha=alpha)
+                if with_matrix is not None:
+                    return with_matrix
+            noise = noisy[0].noise
             # a link of two classes is a function of one score, with floors of its own: it cannot tell noise from them
-            asked = believed or (problem.n_classes > 2 and is_possible(noisy[0].noise, problem))
-            rate = noisy[0].noise.rate if asked else 0.0
-            tuning.noise = FoundNoise.of(noisy[0].noise, noisy[0].rate) if believed else FoundNoise.none(noisy[0].noise)
+            asked = believed or (problem.n_classes > 2 and is_possible(noise, problem))
+            rate = noise.rate if asked else 0.0
+            tuning.noise = FoundNoise.of(noise, noisy[0].rate) if believed else FoundNoise.none(noise)
     if logistic:
         base = noisy[0] if believed else plain
         points = [*path.points.values()] if alpha is None else [plain]
@@ -116,12 +115,6 @@ def tune(problem: TuningProblem, links: list[Candidate], *, logistic: bool, alph
     if chosen_row is not None:
         chosen_row["chosen"] = True
     return tuning
-
-
-def _search_noise(path: LogisticPath, plain: PathPoint, *, fixed: bool) -> tuple[list[PathPoint], bool]:
-    """What was tried with noise, the best first, and whether noise is believed."""
-    find = path.problem.find_noise
-    return ([], False) if find == "never" else path.search_noise(plain, always=find != "if it helps", fixed=fixed)
 
 
 def _tune_with_matrix(
