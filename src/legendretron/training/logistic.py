@@ -79,7 +79,7 @@ def fit_logistic(
     r"""Minimise :math:`-\sum_i w_{ri} \log p_{y_i}(x_i) + \tfrac{\alpha_r}{2} |W_r|^2` for all runs ``r``.
 
     By Newton's method if the data are small, else by L-BFGS, for tables of many rows and few features with the Hessian of
-    some rows to begin with; with noise in small data, with that of all rows.
+    some rows to begin with; with noise in small data, and a start that is not zero, with that of all rows.
 
     Parameters
     ----------
@@ -137,7 +137,9 @@ def fit_logistic(
         x[:, -1] = torch.logit(rate, eps=1e-6)
     metric: Newton | Whitened | LBFGS
     noisy = rate is not None or transition is not None
-    if by_newton and (learn_rate or not noisy):
+    # nothing is convex with noise: from afar, steps of expectation-maximisation find the better minimum
+    afar = start is None or not bool(start[0].any())
+    if by_newton and (learn_rate or not noisy or afar):
         metric = Newton(objective, x)
     elif by_newton:  # the Hessian is only a bound: L-BFGS learns how far it is from the true one
         metric = Whitened(objective, x, None)
