@@ -104,6 +104,16 @@ def test_what_is_minimised(way, symmetric, intercept):
     np.testing.assert_allclose(found, expected.x, atol=1e-4)
 
 
+@pytest.mark.parametrize("kind", ["rate", "matrix"])
+def test_fits_with_noise_take_few_iterations(kind):
+    """Newton's method by a bound of the Hessian would take dozens."""
+    x, y = noisy_data(n=600, rate=0.4)
+    matrix = 0.6 * torch.eye(3, dtype=torch.float64) + 0.4 / 3
+    noise = {"rate": torch.tensor([0.4], dtype=torch.float64)} if kind == "rate" else {"transition": matrix}
+    plain = fit(x, y, 1e-5)
+    assert int(fit(x, y, 1e-5, start=(plain.weight, plain.bias), **noise).n_iter) <= 40
+
+
 @pytest.mark.parametrize("compiled", [True, False])
 @pytest.mark.parametrize("noise", ["none", "rate", "learned rate", "matrix"])
 @pytest.mark.parametrize("kind", ["dense", "chunked", "sparse"])

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 import torch
+from sklearn.datasets import load_wine
 
 from legendretron.datasets import flip_labels, pair_transition, symmetric_noise
 from legendretron.links import SymmetricNoise, TransitionNoise
@@ -41,21 +42,21 @@ def predicted(n, c, rate, power=1.0, seed=0):
 @pytest.mark.parametrize("power", [1.0, 1.2**3])
 def test_rate_and_temperature_are_found(c, rate, power):
     rows = predicted(20_000, c, rate, power)
-    estimate, log_q = estimate_rates(rows, rows)
+    estimate, observed = estimate_rates(rows, rows)
     assert abs(estimate.rate - rate) < 4.0 * estimate.error + 1e-3
     assert estimate.temperature == pytest.approx(power, rel=0.21)
-    assert torch.allclose(log_q.exp().sum(1), torch.ones(len(log_q), dtype=torch.float64))
+    assert torch.allclose(observed.log_p.exp().sum(1), torch.ones(len(rows.labels), dtype=torch.float64))
     low, high = estimate.interval
     assert 0.0 <= low <= estimate.rate <= high <= 1.0
 
 
 def test_the_rate_has_the_least_loss():
     rows = predicted(500, 3, 0.3)
-    estimate, log_q = estimate_rates(rows, rows, temperatures=(1.0,))
+    estimate, observed = estimate_rates(rows, rows, temperatures=(1.0,))
     own = rows.log_p.exp()[torch.arange(500), rows.labels]
     grid = torch.linspace(0.0, 0.97, 400, dtype=torch.float64)[:, None]
     losses = -torch.log((1 - grid) * own + grid / 3).mean(1)
-    mine = -log_q[torch.arange(500), rows.labels].mean()
+    mine = -observed.label_log_p.mean()
     assert float(mine) <= float(losses.min()) + 1e-9
     assert abs(estimate.held_out - float(grid[losses.argmin()])) < 0.005
 
@@ -63,8 +64,8 @@ def test_the_rate_has_the_least_loss():
 def test_predictions_that_are_certain_and_wrong():
     rows = predicted(500, 3, 0.3)
     sharp = rows._replace(log_p=torch.log_softmax(rows.log_p * 1e4, dim=-1))
-    estimate, log_q = estimate_rates(sharp, sharp)
-    assert torch.isfinite(log_q[torch.arange(500), rows.labels]).all()
+    estimate, observed = estimate_rates(sharp, sharp)
+    assert torch.isfinite(observed.label_log_p).all()
     assert 0.0 < estimate.rate < 1.0
 
 
@@ -230,7 +231,7 @@ def test_a_pattern_is_found_unasked(make_problem):
     patterns = []
     for labels in (pairs, random, y):
         path = LogisticPath(make_problem(x, labels, find_noise="if it helps"))
-        patterns.append(has_pattern(path, path.search()))
+        patterns.append(has_pattern(path, path.search(), symmetric=labels is random))
     assert patterns == [True, False, False]
     tuning = tune(make_problem(x, pairs, find_noise="if it helps"), [], logistic=True)
     assert np.abs(tuning.noise_matrix - pair_transition(3, 0.3)).max() < 0.15
@@ -238,6 +239,16 @@ def test_a_pattern_is_found_unasked(make_problem):
     assert shown == pytest.approx([tuning.noise.rate * 2 / 3] * len(shown), abs=1e-3)
     assert 0.2 < shown[0] < 0.4
     assert tune(make_problem(x, random, find_noise="if it helps"), [], logistic=True).noise_matrix is None
+
+
+def test_a_pattern_in_few_rows(make_problem):
+    """Halves of them cannot tell, but a fit can."""
+    x, y = load_wine(return_X_y=True)
+    x = (x - x.mean(0)) / x.std(0)
+    pairs = flip_labels(y, pair_transition(3, 0.3), np.random.default_rng(1))
+    found = [tune(make_problem(x, labels, cv=5, find_noise="if it helps"), [], logistic=True) for labels in (pairs, y)]
+    assert np.abs(found[0].noise_matrix - pair_transition(3, 0.3)).max() < 0.2
+    assert found[1].noise_matrix is None
 
 
 def test_known_noise_changes_the_path(make_problem):

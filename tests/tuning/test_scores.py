@@ -1,4 +1,4 @@
-"""Losses on held-out rows, and the candidates they are compared for."""
+"""Losses on held-out rows, the candidates they are compared for, and settings by the number of rows."""
 
 import math
 
@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from legendretron.tuning.problem import ALPHAS, LINK_ALPHA, Candidate, link_candidates
+from legendretron.tuning.rules import batch_size_for, hidden_for, link_folds_for, steps_for
 from legendretron.tuning.scores import HeldOut, doubted_rows, held_out_loss
 
 FOLDS = [
@@ -114,3 +115,11 @@ def test_doubt_follows_the_margins():
     assert doubted_rows(np.tile(some, 3), 150) == pytest.approx(doubted_rows(some, 150))
     assert doubted_rows(np.full(9, 0.3), 9) == 0.25  # all alike: nothing is known of how they vary
     assert 0.0 <= doubted_rows(np.array([0.0, 1e-300, 800.0, np.inf]), 4) <= 0.25
+
+
+def test_settings_by_the_number_of_rows():
+    assert [steps_for(n, 3) for n in (1, 120, 10_000, 1_000_000)] == [200, 876, 8000, 25298]
+    assert steps_for(10_000, 2) == 4000
+    assert [batch_size_for(n) for n in (50, 1000, 2000, 10_000)] == [50, 64, 125, 256]
+    assert [hidden_for(*shape) for shape in ((299, 3), (300, 3), (300, 2))] == [4, 8, 2]
+    assert [link_folds_for(n) for n in (4999, 5000)] == [5, 1]

@@ -12,6 +12,7 @@ import torch
 from sklearn.linear_model import LogisticRegression
 
 from legendretron import MultinomialLogisticClassifier
+from legendretron.datasets import symmetric_noise
 from legendretron.training import as_features
 from legendretron.training.progress import Progress
 from legendretron.tuning import link_search, logistic_path, tune
@@ -90,7 +91,7 @@ def test_sparse_data_and_single_precision(make_problem):
         other = dataclasses.replace(dense, features=features)
         found = [LogisticPath(problem).fit(0.01).losses for problem in (dense, other)]
         assert found[0] == pytest.approx(found[1], abs=1e-2)  # to the tolerance of the path
-        links = [next(link_search.search_links(problem, LINKS[:2], None))[0].losses for problem in (dense, other)]
+        links = [next(link_search.search_links(problem, LINKS[:2], None)).losses for problem in (dense, other)]
         assert links[0] == pytest.approx(links[1], abs=1e-3)
 
 
@@ -139,6 +140,17 @@ def test_links_of_two_classes_are_tried_if_the_test_that_is_shown_rejects_softma
     tuning = tune(make_problem(*make(), steps=8), LINKS[:1], logistic=True)
     assert tuning.link_test.is_rejected == rejected
     assert any(row["model"] == "learned link" for row in tuning.rows) == rejected
+
+
+def test_links_of_two_classes_are_not_tried_where_noise_explains_the_labels(make_problem):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(800, 3))
+    y = (rng.random(800) < 1 / (1 + np.exp(-4 * (x[:, 0] + x[:, 1])))).astype(int)
+    y = symmetric_noise(y, 0.2, 2, 0)
+    tuning = tune(make_problem(x, y, steps=8, find_noise="if it helps"), LINKS[:1], logistic=True)
+    assert tuning.noise.rate > 0.2
+    assert not tuning.link_test.is_rejected
+    assert all(row["model"] == "logistic regression" for row in tuning.rows)
 
 
 def test_a_strength_that_is_given(make_problem):

@@ -49,9 +49,9 @@ from legendretron.links import LabelNoise, Link, NoisyLink, SoftmaxLink, clean_l
 from legendretron.training import LinearModel, Sample, TrainingResult, TrainingSettings, as_features, train
 from legendretron.training.features import Features
 from legendretron.training.threads import threads_for
-from legendretron.tuning import Candidate, Tuning, batch_size_for, make_folds, steps_for, tune
+from legendretron.tuning import Candidate, Tuning, make_folds, tune
 from legendretron.tuning.problem import TuningProblem, link_candidates
-from legendretron.tuning.rules import LEARNING_RATE, link_folds_for
+from legendretron.tuning.rules import LEARNING_RATE, batch_size_for, link_folds_for, steps_for
 
 __all__ = ["LBFGS_ITERATIONS", "LinearLinkClassifier"]
 
@@ -661,12 +661,12 @@ class LinearLinkClassifier(LinearPredictor):
 
     @property
     def link_test_(self) -> LinkTest:
-        """Test whether softmax fits, on held-out rows of the logistic regression that learned links were compared with."""
+        """Test whether softmax fits, with the noise that was found, on held-out rows of the best logistic regression."""
         test = None if self._tuning is None else self._tuning.link_test
         if test is None:
             raise AttributeError(
-                f"this {type(self).__name__} has no link_test_: learned links were not compared with logistic regression, or "
-                "wrong labels were found; see legendretron.diagnostics.link_test."
+                f"this {type(self).__name__} has no link_test_: learned links were not compared with logistic regression, or a "
+                "transition matrix of wrong labels was assumed; see legendretron.diagnostics.link_test."
             )
         return replace(test, classes=self.classes_)
 

@@ -18,7 +18,7 @@ from legendretron.estimators.settings import SHARED_CONSTRAINTS, Protocol, Stren
 from legendretron.links import CompositeLink, Link, NoisyLink, SoftmaxLink, clean_link, link_class, make_link
 from legendretron.links.registry import check_link, check_settings
 from legendretron.losses import CanonicalLoss, CompositeLoss
-from legendretron.tuning import hidden_for
+from legendretron.tuning.rules import hidden_for
 
 __all__ = ["LegendreTronClassifier", "PaperLegendreTronClassifier"]
 

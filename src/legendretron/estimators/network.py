@@ -294,7 +294,7 @@ class LegendreNetClassifier(SavedNetworkClassifier):
         small = data.X.size * data.n_classes <= _MOST_ON_CPU
         beside = torch.device("cpu") if small else device
         problem = self._make_problem(data, repeats[0], known, beside, seed, grouped=groups is not None)
-        path = LogisticPath(problem, problem.n_path_folds)
+        path = LogisticPath(problem)
         linear = _search_coarsely(path)
         dtype = torch.float64 if self.dtype == "float64" else torch.float32
         inputs = NetworkInputs.fit(data.X[data.rows])
@@ -441,7 +441,7 @@ class LegendreNetClassifier(SavedNetworkClassifier):
         if self.is_linear_:
             linear = path.search()  # worth a closer look
             self._set_linear(data, linear.alpha)
-            log_p, labels, weight = (part.cpu().numpy() for part in path.labelled(linear.fitted)[0])
+            log_p, labels, weight = (part.cpu().numpy() for part in path.predict(linear.fitted)[0])
             self.oof_score_ = float(weight @ (log_p.argmax(1) == labels) / weight.sum())
             self._calibrate_folds(log_p, labels, weight)
             return

@@ -68,5 +68,5 @@ def find_noise(
 def _estimate(problem: TuningProblem, pair: LabelledPair) -> RateEstimate:
     """The rate that predictions speak for, checked by other rows."""
     held_out, training, rows = pair
-    estimate, log_q = estimate_rates(held_out, training)
-    return check_estimate(estimate, problem, rows, log_q, held_out.labels)
+    estimate, observed = estimate_rates(held_out, training)
+    return check_estimate(estimate, problem, rows, observed)

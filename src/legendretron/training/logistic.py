@@ -6,8 +6,8 @@ width of all runs together, and no copy of a row is made.
 
 With symmetric noise, :math:`q = (1 - \epsilon) p + \epsilon / C`, the loss is :math:`-\log q_y`. Its gradient is that without
 noise, row by row times the probability :math:`(1 - \epsilon) p_y / q_y` that the label has not been replaced. With these
-weights, the Hessian of logistic regression is positive and bounds the true one from above: Newton's method with it is a step
-of expectation-maximisation. With a transition matrix, :math:`q = T^\top p`, the gradient is that with the
+weights, the Hessian of logistic regression is positive and bounds the true one from above: a step by it is one of
+expectation-maximisation. With a transition matrix, :math:`q = T^\top p`, the gradient is that with the
 probabilities :math:`p_i T_{iy} / q_y` of the true classes in place of the label, and the plain Hessian bounds the true one
 from above.
 
@@ -79,7 +79,7 @@ def fit_logistic(
     r"""Minimise :math:`-\sum_i w_{ri} \log p_{y_i}(x_i) + \tfrac{\alpha_r}{2} |W_r|^2` for all runs ``r``.
 
     By Newton's method if the data are small, else by L-BFGS, for tables of many rows and few features with the Hessian of
-    some rows to begin with.
+    some rows to begin with; with noise in small data, and a start that is not zero, with that of all rows.
 
     Parameters
     ----------
@@ -136,8 +136,13 @@ def fit_logistic(
         assert rate is not None
         x[:, -1] = torch.logit(rate, eps=1e-6)
     metric: Newton | Whitened | LBFGS
-    if by_newton:
+    noisy = rate is not None or transition is not None
+    # nothing is convex with noise: from afar, steps of expectation-maximisation find the better minimum
+    afar = start is None or not bool(start[0].any())
+    if by_newton and (learn_rate or not noisy or afar):
         metric = Newton(objective, x)
+    elif by_newton:  # the Hessian is only a bound: L-BFGS learns how far it is from the true one
+        metric = Whitened(objective, x, None)
     elif sample_rows is not None:
         metric = Whitened(objective, x, sample_rows.to(labels.device))
     else:

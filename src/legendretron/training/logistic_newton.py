@@ -65,13 +65,16 @@ class _Hessian:
                 of_rate = torch.maximum(most - (share * share_kept * (1.0 - share_kept)).sum((1, 2)), 0.25 * most)
             share = share * share_kept
         p = p[..., :k]
+        hessian = objective.alpha[:, None, None] * self.penalty
+        columns = rows.mT.expand(runs, width, n)
+        if k == 1:  # one product instead of two
+            return hessian + columns @ (rows * (p * (1.0 - p) * share)), of_rate
         # entries in the order of the parameters: by feature, then by class
         outer = (rows.view(1, n, width, 1) * (p * share.sqrt()).unsqueeze(2)).reshape(runs, n, width * k)
-        hessian = objective.alpha[:, None, None] * self.penalty - outer.mT @ outer
+        hessian = hessian - outer.mT @ outer
         blocks = hessian.view(runs, width, k, width, k)
-        weighted = rows.mT.expand(runs, width, n)
         for c in range(k):
-            blocks[:, :, c, :, c] += weighted @ (rows * (p[..., c : c + 1] * share))
+            blocks[:, :, c, :, c] += columns @ (rows * (p[..., c : c + 1] * share))
         return hessian, of_rate
 
     def _link_hessian(self, z: Tensor, link: Link) -> Tensor:
@@ -116,14 +119,14 @@ class Newton:
 
 
 class Whitened:
-    r"""L-BFGS in coordinates in which the Hessian of some rows, :math:`L L^\top`, is the identity.
+    r"""L-BFGS in coordinates in which the Hessian of some rows or of all, :math:`L L^\top`, is the identity.
 
     A few thousand rows are enough for the curvature of a million. In the new coordinates the problem is well conditioned, and
     L-BFGS needs a few iterations instead of dozens. The Hessian is computed again in some of the first iterations, since the
-    start may be far from the minimum.
+    start may be far from the minimum. With noise, where the matrix is only a bound, L-BFGS makes up for the difference.
     """
 
-    def __init__(self, objective: Objective, x: Tensor, which: Tensor) -> None:
+    def __init__(self, objective: Objective, x: Tensor, which: Tensor | None) -> None:
         self.x, self._hessian = x, _Hessian(objective, which)
         self._iteration = 1
         self._renew()

@@ -25,14 +25,10 @@ def make_folds(
     ----------
     cv : None, int, splitter or iterable
         As in scikit-learn; ``None`` for five folds, several times over for small data, or one split of large data.
-    X, y : array-like of n rows
-        Features and labels, for a splitter.
     rows : ndarray
         Rows that count; others are left out of every fold.
     groups : array-like of shape (n,), optional
         Groups whose rows must not be divided.
-    seed : int
-        Of the shuffle, where there is one.
     copies : ndarray of shape (n,), optional
         If some of the n rows are copies of one, the number of that one, from 0 and rising; copies are not divided. ``cv`` and
         ``groups`` are then about the rows without copies, and their labels are those of the first copies.

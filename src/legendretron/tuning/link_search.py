@@ -16,13 +16,7 @@ from legendretron.training import LinearModel, Sample, TrainingSettings, train
 from legendretron.tuning.problem import Candidate, LabelledRows, TuningProblem
 from legendretron.tuning.rules import LARGE, steps_for
 from legendretron.tuning.scores import CLEARLY, Difference, held_out_loss
-from legendretron.tuning.wrong_labels import (
-    RateEstimate,
-    check_estimate,
-    estimate_rates,
-    is_believable,
-    some_training_rows,
-)
+from legendretron.tuning.wrong_labels import RateEstimate, check_estimate, estimate_rates, is_believable, seen_rows
 
 #: Folds on which candidates are compared: the loss of one is too noisy on small data.
 _FIRST_FOLDS = 2
@@ -61,8 +55,8 @@ def may_gain(gain: Difference, base: float) -> bool:
 
 def search_links(
     problem: TuningProblem, candidates: list[Candidate], base: np.ndarray | None, doubt: float = 0.0, rate: float = 0.0
-) -> Iterator[list[LinkScore]]:
-    """Yield the scores of each stage; if a candidate is left at the end, it is alone in the last one, and final.
+) -> Iterator[LinkScore]:
+    """Yield the scores of each stage, the best first; if a candidate is left at the end, it is the last, and final.
 
     All candidates are trained for a few steps on two folds; the best two of them go on from there for half of all steps; the
     better one is tried on the other folds too, if it is ahead of logistic regression but not clearly so.
@@ -90,22 +84,25 @@ def search_links(
     started = short > 0 and (len(ranked) > _FINALISTS or rate > 0.0)  # with noise, this stage estimates the link's rate
     if started:
         ranked = train_further(ranked, short)
-        yield ranked
+        yield from ranked
         if rate > 0.0:
             noise = ranked[0].estimate
             rate = noise.rate if noise is not None and is_believable(noise, problem) else 0.0
             if rate == 0.0:  # the link explains what looked like noise
                 yield from search_links(problem, candidates, base, doubt)
                 return
-        elif base is not None and not may_gain(gain(ranked[0]), held_out.mean(base[: len(ranked[0].losses)]).mean):
-            return
+        if base is not None:
+            # with noise, all steps are still to come: a link that is not behind may yet gain
+            known = 0.0 if rate > 0.0 else held_out.mean(base[: len(ranked[0].losses)]).mean
+            if not may_gain(gain(ranked[0]), known):
+                return
     # a rate that has changed takes all steps to settle
     best, *others = train_further(ranked[:_FINALISTS], problem.steps // (2 if started and rate == 0.0 else 1))
-    yield others
+    yield from others
     n_rest = problem.n_link_folds - n_first
     if base is not None and n_rest > 0:
         if not gain(best).mean > 0.0:
-            yield [best]
+            yield best
             return
         if gain(best).mean <= CLEARLY * gain(best).error:
             rest = slice(n_first, problem.n_link_folds)
@@ -114,7 +111,7 @@ def search_links(
             )
             losses = np.concatenate([best.losses, score.losses])
             best = best._replace(losses=losses, models=best.models + score.models)
-    yield [best._replace(final=True)]
+    yield best._replace(final=True)
 
 
 def predict_held_out(problem: TuningProblem, score: LinkScore) -> LabelledRows:
@@ -195,16 +192,15 @@ def _score(
     If ``noisy``, losses are of observed labels with the rate of noise that fits them best, which is checked by other rows.
     """
     held = [held for _, held in problem.folds[which]]
-    new = _predict(problem, models, held, clean=noisy)
-    if not noisy:
-        return held_out_loss(new.log_p, new.labels, doubt).cpu().numpy(), None
-    seen = _predict(problem, models, some_training_rows(problem.folds[which]), clean=True)
-    if not bool(torch.isfinite(new.log_p).all() & torch.isfinite(seen.log_p).all()):
-        return np.full(len(new.labels), np.inf), RateEstimate(1.0, 0.0, 0.0, math.inf)
-    estimate, log_q = estimate_rates(new, seen, temperatures=(1.0,))
-    if check:
-        estimate = check_estimate(estimate, problem, np.concatenate(held), log_q, new.labels)
-    return held_out_loss(log_q, new.labels, doubt).cpu().numpy(), estimate
+    new, estimate = _predict(problem, models, held, clean=noisy), None
+    if noisy:
+        seen = _predict(problem, models, seen_rows(problem.folds[which]), clean=True)
+        if not bool(torch.isfinite(new.log_p).all() & torch.isfinite(seen.log_p).all()):
+            return np.full(len(new.labels), np.inf), RateEstimate(1.0, 0.0, 0.0, math.inf)
+        estimate, new = estimate_rates(new, seen, temperatures=(1.0,))
+        if check:
+            estimate = check_estimate(estimate, problem, np.concatenate(held), new)
+    return held_out_loss(new.log_p, new.labels, doubt).cpu().numpy(), estimate
 
 
 def _predict(

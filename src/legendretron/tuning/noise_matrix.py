@@ -20,7 +20,8 @@ from legendretron.links import SymmetricNoise, TransitionNoise
 from legendretron.links.noise_models import replaced_share
 from legendretron.tuning.logistic_path import LogisticPath, PathPoint
 from legendretron.tuning.problem import LabelledRows, TuningProblem, count_wrong_labels
-from legendretron.tuning.wrong_labels import SURE_ERRORS, FoundNoise, estimate_rates, is_possible_share
+from legendretron.tuning.rules import REPEAT_BELOW
+from legendretron.tuning.wrong_labels import SURE_ERRORS, FoundNoise, estimate_rates, is_possible_share, least_bound
 
 #: Power of probabilities that are predicted without noise: wrong labels make a model unsure.
 _POWER = 2.0
@@ -28,6 +29,8 @@ _POWER = 2.0
 _POWERS = (1.0, 1.5, 2.2, 3.3)
 #: Rows for each entry of a matrix that is tried unasked: with fewer, rows of the matrix are guesses.
 _ROWS_FOR_AN_ENTRY = 10
+#: Share of wrong labels among those that trees are surest of at which nothing is clear: right labels are, for some rows.
+_MANY = 0.3
 #: Rounds of fitting a model and its matrix in turns; further ones hardly change it.
 _ROUNDS = 3
 
@@ -51,21 +54,24 @@ def estimate_matrix(rows: LabelledRows, start: Tensor) -> Tensor:
     return matrix
 
 
-def has_pattern(path: LogisticPath, plain: PathPoint) -> bool:
-    """Whether held-out labels speak for a transition matrix rather than symmetric noise, by a fit without noise.
+def has_pattern(path: LogisticPath, plain: PathPoint, *, symmetric: bool) -> bool:
+    """Whether held-out labels may have a transition matrix, by a fit without noise; ``symmetric`` if they have a rate.
 
     The matrix is estimated on one half of the held-out rows and judged on the other, so one with too many entries for the
-    rows loses. Classes that a model confuses look like a matrix, too; but then labels are right where trees are sure.
+    rows loses. Classes that a model confuses look like a matrix, too; but then labels are right where trees are sure. Halves
+    of few rows tell nothing: if even sure trees are often wrong there, and a rate does not explain it, a matrix is fitted.
     """
     problem = path.problem
     # of two classes, a matrix cannot be told from symmetric noise and a bias
     if problem.n_classes == 2 or problem.features.n_rows < _ROWS_FOR_AN_ENTRY * problem.n_classes**2:
         return False
-    rows, seen = (part.to_power(_POWER) for part in path.labelled(plain.fitted))
-    estimate, log_q = estimate_rates(rows, seen, temperatures=(1.0,))
+    if not symmetric and problem.features.n_rows < REPEAT_BELOW and least_bound(problem.trees) >= _MANY:
+        return True
+    rows, seen = (part.to_power(_POWER) for part in path.predict(plain.fitted))
+    estimate, by_rate = estimate_rates(rows, seen, temperatures=(1.0,))
     start = _symmetric(problem, max(estimate.rate, 0.1))
     half = torch.arange(len(rows.labels), device=rows.labels.device) % 2 == 0
-    gain = -rows._replace(log_p=log_q).label_log_p
+    gain = -by_rate.label_log_p
     for one in (half, ~half):
         gain[~one] += _observe(rows.select(~one), estimate_matrix(rows.select(one), start))
     if float(gain.mean()) <= SURE_ERRORS * float(gain.std()) / math.sqrt(len(gain)):
@@ -93,17 +99,18 @@ def find_matrix(
     """
     problem = path.problem
     start = _symmetric(problem, max(noisy.noise.rate, 0.01))
-    matrices = estimate_matrices(*path.labelled(noisy.fitted), start)
+    matrices = estimate_matrices(*path.predict(noisy.fitted), start)
     best = plain
     for number in range(_ROUNDS):
         known = replace(problem, known_noise=TransitionNoise(mean_matrix(*matrices)), find_noise="never")
-        with_matrix = LogisticPath(known, problem.n_path_folds)
+        with_matrix = LogisticPath(known)
         best = with_matrix.search() if number == 0 and not fixed else with_matrix.fit(best.alpha)
-        held_out, training = with_matrix.labelled(best.fitted)
+        held_out, training = with_matrix.predict(best.fitted)
         matrices = estimate_matrices(held_out, training, start)
     matrix, noise = describe_matrices(matrices, held_out.labels)
     away = path.held_out.difference(plain.losses, best._replace(doubt=plain.doubt).losses)
-    return matrix, noise, away.mean > SURE_ERRORS * away.error
+    possible = is_possible_share(count_wrong_labels(matrix, problem.labels), problem)
+    return matrix, noise, possible and away.mean > SURE_ERRORS * away.error
 
 
 def describe_matrices(matrices: list[Tensor], labels: Tensor) -> tuple[Tensor, FoundNoise]:

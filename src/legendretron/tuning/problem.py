@@ -52,13 +52,7 @@ class Candidate(NamedTuple):
 
 
 def link_candidates(alpha: float | None, link_alpha: float | None, tied: bool = False) -> list[Candidate]:
-    """Pairs with the strengths that are given; ``tied`` if that on the link is to be that on ``W``.
-
-    Examples
-    --------
-    >>> len(link_candidates(None, None)), link_candidates(0.1, None)
-    (4, [Candidate(alpha=0.1, link_alpha=0.0001)])
-    """
+    """Pairs with the strengths that are given; ``tied`` if that on the link is to be that on ``W``."""
     alphas = ALPHAS if alpha is None else (alpha,)
     if tied:
         return [Candidate(a, a) for a in (LINK_ALPHA, 1e-2, *alphas)]
@@ -95,19 +89,13 @@ class Trees(NamedTuple):
 
 
 def count_wrong_labels(matrix: Tensor, labels: Tensor) -> float:
-    """Share of these labels that is wrong by a matrix."""
+    """Share of these labels that is wrong by a transition matrix."""
     counts = np.bincount(labels.cpu().numpy(), minlength=len(matrix))
     return share_of_wrong_labels(matrix.detach().cpu().numpy(), counts / len(labels))
 
 
 def share_of_wrong_labels(matrix: np.ndarray, observed: np.ndarray) -> float:
-    """From a transition matrix, and the shares of the observed labels.
-
-    Examples
-    --------
-    >>> round(share_of_wrong_labels(np.array([[0.9, 0.1], [0.3, 0.7]]), np.array([0.6, 0.4])), 6)
-    0.2
-    """
+    """The same from the shares of the observed classes: those of the true ones solve a linear system."""
     true = np.clip(np.linalg.lstsq(matrix.T, observed, rcond=None)[0], 1e-12, None)
     return float(1.0 - (true / true.sum()) @ np.diag(matrix))
 

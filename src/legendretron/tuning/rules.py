@@ -35,48 +35,24 @@ ONE_SPLIT_FROM = 50_000
 
 
 def steps_for(n_rows: int, n_classes: int) -> int:
-    """Steps of Adam.
-
-    Examples
-    --------
-    >>> steps_for(120, 3), steps_for(10_000, 3), steps_for(1_000_000, 3), steps_for(10_000, 2)
-    (876, 8000, 25298, 4000)
-    """
+    """Steps of Adam."""
     small = min(n_rows, LARGE)
     scale = 40.0 if n_classes == 2 else 80.0
     return max(200, int(scale * math.sqrt(small) * (n_rows / small) ** 0.25))
 
 
 def link_folds_for(n_rows: int) -> int:
-    """On how many of the folds learned links are tried.
-
-    Examples
-    --------
-    >>> link_folds_for(4999), link_folds_for(5000)
-    (5, 1)
-    """
+    """On how many of the folds learned links are tried."""
     return FOLDS if n_rows < ONE_FOLD_FROM else 1
 
 
 def batch_size_for(n_rows: int) -> int:
-    """Rows in a step.
-
-    Examples
-    --------
-    >>> batch_size_for(50), batch_size_for(1000), batch_size_for(2000), batch_size_for(10_000)
-    (50, 64, 125, 256)
-    """
+    """Rows in a step."""
     return min(n_rows, max(64, min(256, n_rows // 16)))
 
 
 def hidden_for(n_rows: int, n_classes: int) -> int:
-    """Units per layer of a composite link's networks; of two classes, a link is a function of one number.
-
-    Examples
-    --------
-    >>> hidden_for(299, 3), hidden_for(300, 3), hidden_for(300, 2)
-    (4, 8, 2)
-    """
+    """Units per layer of a composite link's networks; of two classes, a link is a function of one number."""
     if n_classes == 2:
         return 2
     return 4 if n_rows < 300 else 8

@@ -56,9 +56,7 @@ class HeldOut:
     fold: np.ndarray  #: number of the fold, (n,)
     row: np.ndarray  #: number of the row, (n,)
     weight: np.ndarray  #: what each counts, (n,); sums to 1
-    between_folds: (
-        bool  #: whether standard errors are at least those between folds, as rows of a group are not independent
-    )
+    between_folds: bool  #: whether errors are at least those between folds, as rows of a group are not independent
 
     @classmethod
     def of(cls, folds: list[tuple[np.ndarray, np.ndarray]], weight: np.ndarray, between_folds: bool) -> HeldOut:
@@ -75,13 +73,14 @@ class HeldOut:
 
     def first(self, n_folds: int) -> HeldOut:
         """The held-out rows of the first folds."""
-        inside = self.fold < n_folds
-        share = self.weight[inside]
-        return HeldOut(self.fold[inside], self.row[inside], share / share.sum(), self.between_folds and n_folds > 1)
+        return self.first_rows(int((self.fold < n_folds).sum()))
 
     def first_rows(self, n: int) -> HeldOut:
-        """The held-out rows of the first folds, which are ``n``."""
-        return self if n == len(self.row) else self.first(int(self.fold[n]))
+        """The same, by how many they are."""
+        if n == len(self.row):
+            return self
+        fold, row, share = self.fold[:n], self.row[:n], self.weight[:n]
+        return HeldOut(fold, row, share / share.sum(), self.between_folds and int(fold[-1]) > 0)
 
     def mean(self, loss: np.ndarray) -> Difference:
         """Mean of losses of all folds or the first ones, and its standard error."""

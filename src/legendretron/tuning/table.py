@@ -45,7 +45,7 @@ _ROW = {
 }
 COLUMNS = tuple(_ROW)
 _FIELDS = {
-    "chosen": list_of(number(finite=False), least=2),
+    "chosen": list_of(_ANY_NUMBER, least=2),
     "rows": list_of(OBJECT),
     "noise": optional(list_of(number())),
     "noise_matrix": optional(array(None, None)),
@@ -92,12 +92,10 @@ class Tuning:
     chosen: Candidate  #: the strengths to train with
     rows: list[dict[str, Any]] = field(default_factory=list)  #: one per candidate and stage
     logistic: Logistic | None = None  #: fitted to the folds, if it was chosen: where to begin to fit it to all rows
-    start: FittedLink | None = (
-        None  #: the chosen link, trained on the first fold: where to begin to train it on all rows
-    )
+    start: FittedLink | None = None  #: the chosen link of the first fold: where to begin to train it on all rows
     noise: FoundNoise | None = None  #: noise in the labels, if it was looked for; one of rate 0 if there is none
     noise_matrix: np.ndarray | None = None  #: its transition matrix (C, C), if it is not symmetric
-    link_test: LinkTest | None = None  #: of softmax, if learned links were candidates and labels are taken as they are
+    link_test: LinkTest | None = None  #: of softmax, with noise if some is believed, if learned links were candidates
     held_out: LabelledRows | None = None  #: what the folds of the chosen candidate predict for rows they have not seen
 
     def to_state(self) -> dict[str, Any]:
@@ -119,13 +117,9 @@ class Tuning:
             check_fields("a candidate", row, _ROW)
         if state["noise"] is None and state["noise_matrix"] is not None:
             raise ValueError("noise_matrix must be null if noise is.")
-        rows = [
-            {name: float(row[name]) if wanted is _ANY_NUMBER else row[name] for name, wanted in _ROW.items()}
-            for row in state["rows"]
-        ]
         return cls(
             Candidate(*check_strengths(state["chosen"])),
-            rows,
+            state["rows"],
             noise=None if state["noise"] is None else FoundNoise.from_state(state["noise"]),
             noise_matrix=None if state["noise_matrix"] is None else check_matrix(state["noise_matrix"]),
             link_test=None if state["link_test"] is None else LinkTest.from_state(state["link_test"]),

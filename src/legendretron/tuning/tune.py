@@ -58,37 +58,41 @@ def tune(problem: TuningProblem, links: list[Candidate], *, logistic: bool, alph
     doubt, rate = problem.doubt, 0.0
     if logistic or problem.find_noise != "never":
         fixed = alpha if logistic else None
-        path = LogisticPath(problem, problem.n_path_folds)
+        path = LogisticPath(problem)
         plain = path.search() if fixed is None else path.doubt_as_at(path.fit(fixed))
-        noisy, believed = _search_noise(path, plain, fixed=fixed is not None)
-        if problem.find_noise == "matrix" or (problem.find_noise == "if it helps" and has_pattern(path, plain)):
-            with_matrix = _tune_with_matrix(path, plain, noisy, links, logistic=logistic, alpha=alpha)
-            if with_matrix is not None:
-                return with_matrix
-        doubt = path.doubt
-        if noisy:
+        doubt, noisy, believed, find = path.doubt, list[PathPoint](), False, problem.find_noise
+        if find != "never":
+            noisy, believed = path.search_noise(plain, always=find != "if it helps", fixed=fixed is not None)
+            if find == "matrix" or (find == "if it helps" and has_pattern(path, plain, symmetric=believed)):
+                with_matrix = _tune_with_matrix(path, plain, noisy, links, logistic=logistic, alpha=alpha)
+                if with_matrix is not None:
+                    return with_matrix
+            noise = noisy[0].noise
             # a link of two classes is a function of one score, with floors of its own: it cannot tell noise from them
-            asked = believed or (problem.n_classes > 2 and is_possible(noisy[0].noise, problem))
-            rate = noisy[0].noise.rate if asked else 0.0
-            tuning.noise = FoundNoise.of(noisy[0].noise, noisy[0].rate) if believed else FoundNoise.none(noisy[0].noise)
+            asked = believed or (problem.n_classes > 2 and is_possible(noise, problem))
+            rate = noise.rate if asked else 0.0
+            tuning.noise = FoundNoise.of(noise, noisy[0].rate) if believed else FoundNoise.none(noise)
     if logistic:
         base = noisy[0] if believed else plain
         points = [*path.points.values()] if alpha is None else [plain]
         points += noisy if believed else []
         tuning.chosen = Candidate(base.alpha, math.inf)
         for point in points:
-            added = _add_row(tuning, problem, tuning.chosen._replace(alpha=point.alpha), None, point, base)
-            chosen_row = added if point is base else chosen_row
-        if links and not believed and problem.known_noise is None and problem.fixed_link is None:
+            row = _add_row(tuning, problem, Candidate(point.alpha, math.inf), point, base)
+            chosen_row = row if point is base else chosen_row
+        if links and problem.known_noise is None and problem.fixed_link is None:
             test = tuning.link_test = path.test_links(base)
             # of two classes, a link is a function of one score, which held-out rows can test
             gain = Difference(test.gain, test.gain_error)
             if problem.n_classes == 2 and not (test.is_rejected and may_gain(gain, path.loss(base))):
                 links = []
+    known = None if base is None else base.losses
     for assumed in (rate, 0.0):  # a link whose noise is not believed after all is searched again, without
-        best, row = _best_link(problem, tuning, links, base, doubt, assumed)
-        noise = None if best is None else best.estimate
-        if noise is None or is_believable(noise, problem):
+        best: LinkScore | None = None
+        for score in search_links(problem, links, known, doubt, assumed) if links else ():
+            row = _add_row(tuning, problem, score.candidate, score, base, score.steps)
+            best = score if score.final else None
+        if best is None or best.estimate is None or is_believable(best.estimate, problem):
             break
     if best is not None:
         away = None if base is None else problem.held_out.difference(best.losses, base.losses)
@@ -100,41 +104,17 @@ def tune(problem: TuningProblem, links: list[Candidate], *, logistic: bool, alph
             elif tuning.noise is not None and rate > 0.0:  # what logistic regression took for noise, the link explains
                 tuning.noise = tuning.noise._replace(training=0.0, temperature=1.0, doubt=0.0, rate=0.0, low=0.0)
     if base is not None and tuning.chosen.is_logistic:
-        if alpha is None and problem.n_path_folds < len(problem.folds) and base.estimate is None:
-            complete = path.with_other_folds(base)
-            base = complete[0]
+        if alpha is None and path.n_folds < len(problem.folds) and base.estimate is None:
+            base, *others = path.with_all_folds(base)
             tuning.chosen = Candidate(base.alpha, math.inf)
-            rows = [_add_row(tuning, problem, Candidate(p.alpha, math.inf), None, p, base) for p in complete]
-            chosen_row = rows[0]
+            chosen_row = _add_row(tuning, problem, tuning.chosen, base, base)
+            for point in others:
+                _add_row(tuning, problem, Candidate(point.alpha, math.inf), point, base)
         tuning.logistic = base.fitted
         tuning.held_out = path.predict_held_out(base.fitted)
     if chosen_row is not None:
         chosen_row["chosen"] = True
     return tuning
-
-
-def _best_link(
-    problem: TuningProblem,
-    tuning: Tuning,
-    links: list[Candidate],
-    base: PathPoint | None,
-    doubt: float,
-    rate: float,
-) -> tuple[LinkScore | None, dict[str, Any] | None]:
-    """The link that is left at the end of a search, whose stages are written into the table, and its row."""
-    best, row = None, None
-    known = None if base is None else base.losses
-    for stage in search_links(problem, links, known, doubt, rate) if links else ():
-        for score in stage:
-            row = _add_row(tuning, problem, score.candidate, score.steps, score, base)
-            best = score if score.final else None
-    return best, row
-
-
-def _search_noise(path: LogisticPath, plain: PathPoint, *, fixed: bool) -> tuple[list[PathPoint], bool]:
-    """What was tried with noise, the best first, and whether noise is believed."""
-    find = path.problem.find_noise
-    return ([], False) if find == "never" else path.search_noise(plain, always=find != "if it helps", fixed=fixed)
 
 
 def _tune_with_matrix(
@@ -163,16 +143,15 @@ def _add_row(
     tuning: Tuning,
     problem: TuningProblem,
     candidate: Candidate,
-    steps: int | None,
     tried: PathPoint | LinkScore,
     base: PathPoint | None,
+    steps: int | None = None,
 ) -> dict[str, Any]:
     """Write a candidate into the table, with the share of wrong labels that it assumes."""
-    held_out = problem.held_out
+    held_out, noise = problem.held_out, tried.estimate
     mean, away = held_out.mean(tried.losses), Difference(math.nan, math.nan)
     if base is not None:
         away = held_out.difference(tried.losses, base.losses)
-    noise = tried.estimate
     plain = "logistic regression" if problem.fixed_link is None else "fixed link"
     row = {
         "model": plain if candidate.is_logistic else "learned link",

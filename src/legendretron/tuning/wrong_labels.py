@@ -28,6 +28,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
+from scipy.optimize import brentq
 from scipy.stats import binomtest, norm
 from sklearn.neighbors import NearestNeighbors
 from torch import Tensor
@@ -35,6 +36,7 @@ from torch import Tensor
 from legendretron._internal.fields import check_fields, number
 from legendretron.links.noise_models import mix_with_uniform, observed_loss, replaced_share, wrong_share
 from legendretron.training.features import Features
+from legendretron.tuning.folds import Fold
 from legendretron.tuning.problem import ENOUGH, LabelledRows, Trees, TuningProblem, thin
 
 #: Powers of the probabilities to choose from: steps of a fifth, from a third to six times as sure.
@@ -110,14 +112,7 @@ class RateEstimate(NamedTuple):
 
 
 class FoundNoise(NamedTuple):
-    """Symmetric noise in the labels, and how a model that knows of it is trained.
-
-    Examples
-    --------
-    >>> found = FoundNoise(training=0.2, temperature=1.0, doubt=0.0, rate=0.15, low=0.1, high=0.2)
-    >>> found.low < found.rate < found.high
-    True
-    """
+    """Symmetric noise in the labels, and how a model that knows of it is trained."""
 
     training: float  #: rate that is assumed in training
     temperature: float  #: power of the true probabilities, for a model that is logistic regression
@@ -153,21 +148,20 @@ class FoundNoise(NamedTuple):
 
 def estimate_rates(
     held_out: LabelledRows, training: LabelledRows, temperatures: tuple[float, ...] = TEMPERATURES
-) -> tuple[RateEstimate, Tensor]:
+) -> tuple[RateEstimate, LabelledRows]:
     """Fit temperature and rate to held-out rows, and the rate to training rows.
 
-    Returns the estimate, and log-probabilities (n, C) of observed labels of held-out rows, with the rate that fits them best.
+    Returns the estimate, and held-out rows with log-probabilities of observed labels.
     """
-    n, n_classes = held_out.log_p.shape
-    part = held_out.select(thin(n))
-    tried = []
-    without = math.inf
+    part = held_out.select(thin(len(held_out.labels)))
+    n_classes = held_out.log_p.shape[1]
+    tried, without = [], math.inf
     for power in temperatures:
         p_label, rate = _fit_rate(part.to_power(power))
         loss = float((observed_loss(-torch.log(p_label), rate, n_classes)[0] * part.weight).sum())
         without = min(without, -float(torch.log(p_label) @ part.weight))
         tried.append((loss, power))
-    least, power = min(tried, key=lambda one: one[0])
+    least, power = min(tried)
     sharp = held_out.to_power(power)
     p_label, rate = _fit_rate(sharp)
     share = held_out.weight / held_out.weight.sum()
@@ -181,10 +175,16 @@ def estimate_rates(
         clear=float(share @ (sharp.log_p.amax(-1) > math.log(_CLEAR)).to(share)),
         evidence=max(0.0, (without - least) / float(part.weight.mean())),
     )
-    return estimate, mix_with_uniform(sharp.log_p, sharp.log_p.new_tensor(rate))
+    return estimate, observe(held_out, estimate)
 
 
-def some_training_rows(folds: list[tuple[np.ndarray, np.ndarray]]) -> list[np.ndarray]:
+def observe(rows: LabelledRows, estimate: RateEstimate) -> LabelledRows:
+    """Rows with log-probabilities of observed labels, by the temperature and the rate that fit held-out rows best."""
+    true = rows.to_power(estimate.temperature).log_p
+    return rows._replace(log_p=mix_with_uniform(true, true.new_tensor(estimate.held_out)))
+
+
+def seen_rows(folds: list[Fold]) -> list[np.ndarray]:
     """Rows that each of some folds is trained on, spread evenly."""
     return [train[thin(len(train), max(1, ENOUGH // len(folds)))] for train, _ in folds]
 
@@ -192,55 +192,41 @@ def some_training_rows(folds: list[tuple[np.ndarray, np.ndarray]]) -> list[np.nd
 def _fit_rate(rows: LabelledRows) -> tuple[Tensor, float]:
     """Probability of the labels before noise, and the rate of noise with the least log-loss."""
     p_label = torch.exp(rows.label_log_p)
-    # in NumPy, whose operations on few numbers cost less, and on the CPU, as each step waits for the sum
+    # in NumPy and on the CPU, where operations on few numbers cost less
     return p_label, best_share(p_label.cpu().numpy(), 1.0 / rows.log_p.shape[1], rows.weight.cpu().numpy())
 
 
-@np.errstate(over="ignore")  # of a quotient by a tiny probability
 def best_share(p_label: np.ndarray, other: np.ndarray | float, weight: np.ndarray) -> float:
     r"""The share :math:`s` for which the mixture :math:`(1 - s)\, own + s\, other` of probabilities has the least log-loss.
 
-    The loss is convex in it: it is least where its derivative changes sign, which is found by bisection.
-
-    Examples
-    --------
-    >>> best_share(np.array([1.0, 1.0, 0.0, 0.0]), 0.5, np.ones(4)) > 0.9
-    True
+    The loss is convex in it: it is least where its derivative changes sign.
     """
     gain = weight * (p_label - other)
 
-    def rising(share: float) -> bool:
-        return bool((gain / (p_label + share * (other - p_label))).sum() > 0.0)
+    def slope(share: float) -> float:
+        return float((gain / (p_label + share * (other - p_label))).sum())
 
-    low, high = 0.0, _HIGHEST
-    if bool((p_label <= 0.0).any()):  # an infinite loss without the other
-        low = 1e-6
-    if rising(low):
+    low = 1e-6  # not 0, where the loss may be infinite
+    if slope(low) > 0.0:
         return 0.0
-    if not rising(high):
-        return high
-    while high - low > 1e-6:
-        middle = 0.5 * (low + high)
-        low, high = (low, middle) if rising(middle) else (middle, high)
-    return 0.5 * (low + high)
+    return float(brentq(slope, low, _HIGHEST, xtol=1e-6)) if slope(_HIGHEST) > 0.0 else _HIGHEST
 
 
 def check_estimate(
-    estimate: RateEstimate, problem: TuningProblem, rows: np.ndarray, log_q: Tensor, labels: Tensor
+    estimate: RateEstimate, problem: TuningProblem, rows: np.ndarray, observed: LabelledRows
 ) -> RateEstimate:
     """Add to an estimate how far neighbours and trees agree with suspicious labels, and the bound of the rate.
 
-    Models that have not seen the rows predict observed labels by ``log_q`` (n, C), with the noise of the estimate.
+    Models that have not seen the ``rows`` predict them as ``observed``, with the noise of the estimate.
     """
     if not _is_enough(estimate, problem):
         return estimate
     rows, first = np.unique(rows, return_index=True)  # a row is not its own neighbour
-    index = torch.as_tensor(first, device=log_q.device)
-    q, observed = torch.exp(log_q[index]).cpu().numpy(), labels[index].cpu().numpy()
-    suspicious = (estimate.held_out / problem.n_classes) / q[np.arange(len(q)), observed] > 0.5
+    q, labels = (part.cpu().numpy()[first] for part in (torch.exp(observed.log_p), observed.labels))
+    suspicious = (estimate.held_out / problem.n_classes) / q[np.arange(len(q)), labels] > 0.5
     agreement = max(
-        _ask_neighbours(problem.features, rows, q, observed, suspicious),
-        _ask_trees(problem.trees, rows, q, observed, suspicious),
+        _ask_neighbours(problem.features, rows, q, labels, suspicious),
+        _ask_trees(problem.trees, rows, q, labels, suspicious),
     )
     most = replaced_share(least_bound(problem.trees), problem.n_classes)
     return estimate._replace(agreement=agreement, most=min(1.0, most))
@@ -277,8 +263,7 @@ def _is_enough(estimate: RateEstimate, problem: TuningProblem) -> bool:
 def least_bound(trees: Trees) -> float:
     """Upper bound of the share of wrong labels, if these are wrong at random.
 
-    It is the least upper limit, by Wilson's score interval, of the share of labels that are not the predicted ones, among the
-    rows that trees are surest of, 20 or more.
+    It is the least upper limit, by Wilson's score interval, of the share that differs where trees are surest.
     """
     surest = np.argsort(-trees.proba.max(1), kind="stable")
     wrong = (trees.proba.argmax(1) != trees.labels)[surest]
