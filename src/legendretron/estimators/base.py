@@ -665,8 +665,8 @@ class LinearLinkClassifier(LinearPredictor):
         test = None if self._tuning is None else self._tuning.link_test
         if test is None:
             raise AttributeError(
-                f"this {type(self).__name__} has no link_test_: learned links were not compared with logistic regression, or a "
-                "transition matrix of wrong labels was assumed; see legendretron.diagnostics.link_test."
+                f"this {type(self).__name__} has no link_test_: learned links were not compared with logistic regression, or "
+                "a transition matrix of wrong labels was assumed; see legendretron.diagnostics.link_test."
             )
         return replace(test, classes=self.classes_)
 
