@@ -34,6 +34,7 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+import peer_calibrators
 import study
 from legendretron import LegendreCalibrator
 from legendretron.datasets import load_images
@@ -382,6 +383,7 @@ def report(records: list[Record], folder: Path) -> list[Path]:
 
 SPLITS = 5
 VENN_ABERS = "Venn-Abers"
+VECTOR, DIRICHLET, BRENIER = "vector scaling", "Dirichlet, ODIR", "Brenier isotonic"
 
 Predict = Callable[[np.ndarray], np.ndarray]
 
@@ -429,6 +431,10 @@ MODELS: dict[str, Callable[[np.ndarray, np.ndarray], Predict]] = {
     "scikit-learn, temperature": _sklearn("temperature"),
     "scikit-learn, isotonic": _sklearn("isotonic"),
     VENN_ABERS: _venn_abers,
+    VECTOR: peer_calibrators.vector_scaling,
+    DIRICHLET: peer_calibrators.dirichlet,
+    "one-against-rest splines": peer_calibrators.splines,
+    BRENIER: peer_calibrators.brenier,
 }
 _PACKAGES = {"ETS": "probmetrics", "SVS": "probmetrics", SMS: "probmetrics", TEMPERATURE: "probmetrics"}
 _PACKAGES |= {name: "scikit-learn" for name in MODELS if name.startswith("scikit-learn")} | {VENN_ABERS: "venn-abers"}
