@@ -45,7 +45,7 @@ from legendretron.tuning.logistic_path import LogisticPath, PathPoint
 from legendretron.tuning.problem import LabelledRows, TuningProblem
 from legendretron.tuning.rules import link_folds_for
 from legendretron.tuning.tune import FALLBACK_ALPHA
-from legendretron.tuning.wrong_labels import SURE_ERRORS
+from legendretron.tuning.wrong_labels import SURE_ERRORS, CombinedVotes, check_votes, combine_votes
 
 __all__ = ["LegendreNetClassifier"]
 
@@ -281,7 +281,28 @@ class LegendreNetClassifier(SavedNetworkClassifier):
 
     def _fit(self, data: _Data, groups: Any) -> None:
         seed, device = draw_seed(self.random_state), check_device(self.device)
-        known = read_label_noise(self.label_noise, data.n_classes)
+        how = how_to_find_noise(self.label_noise, self.class_weight)
+        votes = None
+        if data.copies is not None and how == "if it helps":
+            votes = combine_votes(data.copies, data.weight, data.n_classes)
+        if votes is None:
+            self._fit_with(data, groups, seed, device, read_label_noise(self.label_noise, data.n_classes), how, None)
+            return
+        noise = SymmetricNoise(data.n_classes, votes.rate, learned=False, dtype=torch.float64)
+        if not self._fit_with(data._replace(weight=votes.weight), groups, seed, device, noise, how, votes):
+            self._fit_with(data, groups, seed, device, None, "never", None)
+
+    def _fit_with(
+        self,
+        data: _Data,
+        groups: Any,
+        seed: int,
+        device: torch.device,
+        known: LabelNoise | None,
+        how: str,
+        votes: CombinedVotes | None,
+    ) -> bool:
+        """Fit with noise that is known, or told by votes, or looked for; false if held-out rows speak against votes."""
         n_rows = len(data.rows)
         repeats = [
             make_folds(int(self.n_folds), data.X, data.y, data.rows, groups, seed + number, data.copies)
@@ -291,7 +312,7 @@ class LegendreNetClassifier(SavedNetworkClassifier):
             self.__dict__.pop(name, None)  # of an earlier fit
         if not repeats[0]:
             self._fit_without_folds(data, known, groups)
-            return
+            return True
         problem = self._make_problem(data, repeats[0], known, device, seed, grouped=groups is not None)
         path = LogisticPath(problem, problem.n_path_folds)
         linear = _search_coarsely(path)
@@ -322,9 +343,13 @@ class LegendreNetClassifier(SavedNetworkClassifier):
             return _Networks(model, result, held_out_logits(model, result, table, repeats))
 
         networks = train(known)
-        how = how_to_find_noise(self.label_noise, self.class_weight)
         noise, found = known, None
-        if known is not None:
+        if votes is not None:
+            rates = check_votes(votes, self._labelled(networks, table, data, repeats)[0])
+            if rates is None:
+                return False
+            found = FittedNoise(data.n_classes, rates._replace(doubt=0.0), known=False)  # the link learns a floor
+        elif known is not None:
             observed = np.bincount(data.labels[data.rows], data.weight[data.rows], data.n_classes)
             found = FittedNoise.from_noise(known, observed / observed.sum(), known=True)
         elif how != "never":
@@ -346,6 +371,7 @@ class LegendreNetClassifier(SavedNetworkClassifier):
         if found is not None:
             self._noise = found
         self._choose(data, networks, noise, path, linear, inputs, repeats[0])
+        return True
 
     def _make_problem(
         self,
