@@ -68,13 +68,13 @@ FOUND = 0.05
 
 
 def by_mapie(calibration: SetCalibration, p: np.ndarray, score: str) -> list[np.ndarray] | None:
-    """Sets of MAPIE for all coverages; None if it is not installed, or refuses labels of which a class is missing."""
+    """Sets of MAPIE for all coverages; None if it is not installed, or refuses a missing class or cumulated sets of two."""
     try:
         from mapie.classification import SplitConformalClassifier
     except ImportError:
         return None
     known = _normalise(calibration.proba)
-    if len(np.unique(calibration.labels)) < p.shape[1]:
+    if len(np.unique(calibration.labels)) < p.shape[1] or (score == "aps" and p.shape[1] == 2):
         return None
     model = SplitConformalClassifier(
         study.GivenProbabilities(p.shape[1]), list(COVERAGES), score, prefit=True, random_state=0

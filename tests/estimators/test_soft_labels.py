@@ -111,3 +111,44 @@ def test_what_is_no_table_of_shares(estimator, y, message):
         estimator.fit(X[:4], np.array(y))
     with pytest.raises(ValueError, match="some have the same name"):
         estimator.fit(X, pd.DataFrame(SHARES, columns=["a", "a", "b"]))
+
+
+def three_votes(p, seed=0):
+    """Shares of three votes for each row, drawn from probabilities."""
+    u = np.random.default_rng(seed).random((3, len(p), 1))
+    return np.eye(p.shape[1])[(p.cumsum(1) < u).sum(2).clip(max=p.shape[1] - 1)].mean(0)
+
+
+def log_loss(model, X, y):
+    return -np.log(model.predict_proba(X)[np.arange(len(y)), y]).mean()
+
+
+@pytest.mark.parametrize("kind", ["logistic regression", "networks"])
+def test_votes_that_are_often_wrong(kind):
+    x, y = make_classification(1200, 5, n_informative=4, n_redundant=0, n_classes=3, random_state=1)
+    train, test = slice(600), slice(600, None)
+    shares = three_votes(0.55 * np.eye(3)[y[train]] + 0.15)
+    make = ESTIMATORS[kind] if kind == "networks" else lambda: MultinomialLogisticClassifier(cv=3, random_state=0)
+    model = make().set_params(label_noise="auto").fit(x[train], shares)
+    # votes of a row are put together, and what is left of wrong ones is found
+    counts = (3 * shares).round()
+    odds = np.where(counts > 0, (0.7 / 0.15) ** counts, 0.0)
+    wrong = 1 - (odds / odds.sum(1, keepdims=True))[np.arange(600), y[train]].mean()
+    assert abs(model.noise_rate_ - wrong) < 0.03
+    low, high = model.noise_rate_interval_
+    assert low < wrong < high
+    majority = (shares + 1e-3 * RNG.random(shares.shape)).argmax(1)
+    other = make().set_params(label_noise="auto").fit(x[train], majority)
+    if kind != "networks":  # which are trained for too few steps here
+        assert log_loss(model, x[test], y[test]) < log_loss(other, x[test], y[test])
+    sets = model.predict_set(x[test], 0.9, randomized=True, random_state=0)
+    assert 0.86 < sets[np.arange(600), y[test]].mean() < 0.95
+
+
+@pytest.mark.parametrize("kind", ["logistic regression", "networks"])
+def test_votes_on_rows_that_are_ambiguous_are_not_wrong(kind):
+    z = np.random.default_rng(0).normal(size=(1500, 2))
+    p = 1 / (1 + np.exp(-4 * z[:, 0]))  # clear for most rows
+    model = ESTIMATORS[kind]().set_params(label_noise="auto").fit(z, three_votes(np.column_stack([1 - p, p])))
+    assert model.noise_rate_ == 0.0
+    assert np.abs(model.predict_proba(z)[:, 1] - p).mean() < 0.04

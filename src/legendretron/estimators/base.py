@@ -322,10 +322,10 @@ class LinearLinkClassifier(LinearPredictor):
                 folds = [part for fold in problem.folds for part in fold]
                 saved_choice = ChosenStrengths(path, fingerprint(self, (X, y, weight, [seed], *folds)))
             votes = None
-            if copies is not None and problem.find_noise == "if it helps":
+            if copies is not None and problem.folds and problem.find_noise == "if it helps":
                 votes = combine_votes(copies, weight, n_classes)
             tuning = saved_choice.load_or(lambda: self._choose(problem, strengths, votes))
-            if votes is not None and tuning.noise is not None:
+            if votes is not None and tuning.noise is not None and tuning.noise.rate > 0.0:
                 weight = votes.weight
             alpha, link_alpha = tuning.chosen
         first_weight, first_bias = start.weight, start.bias
@@ -448,10 +448,12 @@ class LinearLinkClassifier(LinearPredictor):
                 noise = SymmetricNoise(problem.n_classes, votes.rate, learned=False, dtype=torch.float64)
                 known = replace(problem, weight=votes.weight, known_noise=noise, find_noise="never")
                 tuning = tune(known, links, logistic=logistic, alpha=strengths.alpha)
-                tuning.noise = None if tuning.held_out is None else check_votes(votes, tuning.held_out)
-                if tuning.noise is not None:
-                    return tuning
-                problem = replace(problem, find_noise="never")
+                assert tuning.held_out is not None
+                tuning.noise = found = check_votes(votes, tuning.held_out)
+                if found.rate == 0.0:
+                    tuning = tune(replace(problem, find_noise="never"), links, logistic=logistic, alpha=strengths.alpha)
+                    tuning.noise = found
+                return tuning
             return tune(problem, links, logistic=logistic, alpha=strengths.alpha)
 
     # --- what is trained ---

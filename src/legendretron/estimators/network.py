@@ -280,29 +280,31 @@ class LegendreNetClassifier(SavedNetworkClassifier):
             )
 
     def _fit(self, data: _Data, groups: Any) -> None:
-        seed, device = draw_seed(self.random_state), check_device(self.device)
         how = how_to_find_noise(self.label_noise, self.class_weight)
+        seed, known = draw_seed(self.random_state), read_label_noise(self.label_noise, data.n_classes)
         votes = None
         if data.copies is not None and how == "if it helps":
             votes = combine_votes(data.copies, data.weight, data.n_classes)
         if votes is None:
-            self._fit_with(data, groups, seed, device, read_label_noise(self.label_noise, data.n_classes), how, None)
+            self._fit_folds(data, groups, seed, known, how)
             return
-        noise = SymmetricNoise(data.n_classes, votes.rate, learned=False, dtype=torch.float64)
-        if not self._fit_with(data._replace(weight=votes.weight), groups, seed, device, noise, how, votes):
-            self._fit_with(data, groups, seed, device, None, "never", None)
+        known = SymmetricNoise(data.n_classes, votes.rate, learned=False, dtype=torch.float64)
+        self._fit_folds(data._replace(weight=votes.weight), groups, seed, known, how, votes)
+        if (found := self._noise).rate == 0.0:
+            self._fit_folds(data, groups, seed, None, "never")
+            self._noise = found
 
-    def _fit_with(
+    def _fit_folds(
         self,
         data: _Data,
         groups: Any,
         seed: int,
-        device: torch.device,
         known: LabelNoise | None,
         how: str,
-        votes: CombinedVotes | None,
-    ) -> bool:
-        """Fit with noise that is known, or told by votes, or looked for; false if held-out rows speak against votes."""
+        votes: CombinedVotes | None = None,
+    ) -> None:
+        """Fit with noise that is known, or told by votes, or looked for; nothing but noise if that by votes is none."""
+        device = check_device(self.device)
         n_rows = len(data.rows)
         repeats = [
             make_folds(int(self.n_folds), data.X, data.y, data.rows, groups, seed + number, data.copies)
@@ -312,7 +314,7 @@ class LegendreNetClassifier(SavedNetworkClassifier):
             self.__dict__.pop(name, None)  # of an earlier fit
         if not repeats[0]:
             self._fit_without_folds(data, known, groups)
-            return True
+            return
         problem = self._make_problem(data, repeats[0], known, device, seed, grouped=groups is not None)
         path = LogisticPath(problem, problem.n_path_folds)
         linear = _search_coarsely(path)
@@ -346,9 +348,11 @@ class LegendreNetClassifier(SavedNetworkClassifier):
         noise, found = known, None
         if votes is not None:
             rates = check_votes(votes, self._labelled(networks, table, data, repeats)[0])
-            if rates is None:
-                return False
-            found = FittedNoise(data.n_classes, rates._replace(doubt=0.0), known=False)  # the link learns a floor
+            self._noise = found = FittedNoise(
+                data.n_classes, rates._replace(doubt=0.0), known=False
+            )  # the link has floors
+            if rates.rate == 0.0:
+                return
         elif known is not None:
             observed = np.bincount(data.labels[data.rows], data.weight[data.rows], data.n_classes)
             found = FittedNoise.from_noise(known, observed / observed.sum(), known=True)
@@ -371,7 +375,6 @@ class LegendreNetClassifier(SavedNetworkClassifier):
         if found is not None:
             self._noise = found
         self._choose(data, networks, noise, path, linear, inputs, repeats[0])
-        return True
 
     def _make_problem(
         self,

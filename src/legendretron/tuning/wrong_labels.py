@@ -234,8 +234,8 @@ def combine_votes(copies: np.ndarray, weight: np.ndarray, n_classes: int) -> Com
     return CombinedVotes(combined, left, 0.5 * (high - low))
 
 
-def check_votes(votes: CombinedVotes, held_out: LabelledRows) -> FoundNoise | None:
-    """Noise by votes, with the floor that predictions of held-out rows need; None if these clearly speak against it.
+def check_votes(votes: CombinedVotes, held_out: LabelledRows) -> FoundNoise:
+    """Noise by votes, with the floor that predictions of held-out rows need; none if these clearly speak against it.
 
     They do if labels are far less noisy where classes are clear: then votes differ because some rows are ambiguous.
     """
@@ -249,7 +249,7 @@ def check_votes(votes: CombinedVotes, held_out: LabelledRows) -> FoundNoise | No
     mean = float(share @ gain)
     error = math.sqrt(float(share.square() @ (gain - mean).square()))
     if free.held_out < votes.rate and mean > SURE_ERRORS * error:
-        return None
+        return FoundNoise.none(free)
     away = SURE_ERRORS * votes.error
     more = max(0.0, _fit_rate(held_out)[1] - votes.rate)
     doubt = min(_HIGHEST, math.hypot(more, away) / (1.0 - votes.rate))
