@@ -3,8 +3,9 @@
     python benchmarks/crowd_labels.py --data DIR --out docs/results/crowd_labels --jobs 2
 
 Three annotators label each training row, each wrong with a probability of 30 %, to a class that is not the right one. The
-same estimator is fitted to shares of votes, to the majority (of which one is drawn where all differ), to the first annotator
-alone, and to right labels. Tables and splits are those of ``prediction_sets.py``; labels of test rows are right.
+same estimator, with ``label_noise="auto"`` as by default, is fitted to shares of votes, to the majority (of which one is
+drawn where all differ), to the first annotator alone, and to right labels. Tables and splits are those of
+``prediction_sets.py``; labels of test rows are right.
 """
 
 from __future__ import annotations

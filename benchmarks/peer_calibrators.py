@@ -7,6 +7,7 @@ probability wherever logarithms are taken, as in ``LegendreCalibrator``.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize
@@ -20,7 +21,10 @@ from sklearn.preprocessing import SplineTransformer
 
 Predict = Callable[[np.ndarray], np.ndarray]
 #: Strengths that Dirichlet calibration chooses from, by three folds.
-STRENGTHS = (1e-3, 1e-2, 1e-1, 1.0, 10.0)
+STRENGTHS = (1e-3, 0.1, 1.0, 10.0, 100.0, 1000.0)
+#: Of the logistic regressions of splines.
+OPTIONS: dict[str, Any] = {"Cs": 6, "l1_ratios": (0,), "cv": 3, "scoring": "neg_log_loss", "solver": "newton-cholesky"}
+OPTIONS |= {"use_legacy_attributes": False}
 #: Cells that Brenier isotonic regression chooses from, on a third of the rows.
 CELLS = (15, 50, 150)
 
@@ -95,9 +99,7 @@ def splines(p: np.ndarray, y: np.ndarray) -> Predict:
         knots = np.unique(np.quantile(x, np.linspace(0.0, 1.0, 6)))
         if min(own.sum(), (~own).sum()) >= 3 and len(knots) > 1:
             basis = SplineTransformer(knots=knots[:, None], extrapolation="linear", include_bias=False)
-            chosen = LogisticRegressionCV(
-                Cs=6, l1_ratios=(0,), cv=3, scoring="neg_log_loss", use_legacy_attributes=False, max_iter=300
-            )
+            chosen = LogisticRegressionCV(**OPTIONS)
             models[k] = make_pipeline(basis, chosen).fit(x, own)
 
     def predict(test: np.ndarray) -> np.ndarray:

@@ -290,7 +290,8 @@ class LegendreNetClassifier(SavedNetworkClassifier):
             return
         known = SymmetricNoise(data.n_classes, votes.rate, learned=False, dtype=torch.float64)
         self._fit_folds(data._replace(weight=votes.weight), groups, seed, known, how, votes)
-        if (found := self._noise).rate == 0.0:
+        found = self._noise
+        if found is not None and found.rate == 0.0:
             self._fit_folds(data, groups, seed, None, "never")
             self._noise = found
 
