@@ -308,7 +308,8 @@ def _picture(results: Results, cells: Sequence[Cell], path: Path) -> Path:
 
 def _where_temperature_is_right(results: Results, cells: Sequence[Cell]) -> str:
     """Log-loss above that of temperature scaling, on average and in the worst split."""
-    shown, lines = (OURS, PRESERVED, "SVS", SMS, VECTOR, DIRICHLET), []
+    known = results.values_of("model")
+    shown, lines = [m for m in (OURS, PRESERVED, "SVS", SMS, VECTOR, DIRICHLET) if m in known], []
     for case, size in cells:
         line = [case, f"{size:,}"]
         for model in shown:
