@@ -120,9 +120,11 @@ def brenier(p: np.ndarray, y: np.ndarray) -> Predict:
 
     where :math:`P(u)` is the optimal transport from the rows :math:`p_i` to the points, at the cost :math:`\|p_i - u_j\|^2`.
     A row gets the point of its Laguerre cell, :math:`\arg\min_j \|p - u_j\|^2 - v_j` with the dual potential :math:`v`.
-    What the paper leaves open is done as follows. Transport is found from its dual with a little entropy, and the outer
-    minimum is looked for by turns: each point becomes the mean label of its cell, then cells are found again, and the best
-    round counts. Points start at centres of clusters; their number is chosen by the log-loss of a held-out third.
+    The authors look for the outer minimum by sequential quadratic programming, from random points whose number is given, and
+    for exact transport; that takes too long here. So transport is found from its dual with a little entropy, and the outer
+    minimum by turns: each point becomes the mean label of its cell, then cells are found again, and the best round counts.
+    Points start at centres of clusters; their number is chosen by the log-loss of a held-out third. Results of the authors'
+    program may differ.
     """
     one_hot = np.eye(p.shape[1])[y]
     train, held = train_test_split(np.arange(len(y)), test_size=1 / 3, random_state=0)
