@@ -5,7 +5,8 @@
 Cases are predictions of three public networks, and of four kinds of classifiers trained here on six data sets, each with one
 to three sizes of the calibration set; and predictions that are right but for a temperature, made up, or those of the networks
 with labels drawn from them. A split draws the rows to calibrate and up to 5,000 others to test. A run is one
-calibrator on one split, in one process with one thread. The other calibrators come with ``pip install '.[experiments]'``.
+calibrator on one split, in one process with one thread. Other calibrators come with ``pip install '.[experiments]'``, or are
+in ``peer_calibrators.py``.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+import peer_calibrators
 import study
 from legendretron import LegendreCalibrator
 from legendretron.datasets import load_images
@@ -306,15 +308,16 @@ def _picture(results: Results, cells: Sequence[Cell], path: Path) -> Path:
 
 def _where_temperature_is_right(results: Results, cells: Sequence[Cell]) -> str:
     """Log-loss above that of temperature scaling, on average and in the worst split."""
-    lines = []
+    known = results.values_of("model")
+    shown, lines = [m for m in (OURS, PRESERVED, "SVS", SMS, VECTOR, DIRICHLET) if m in known], []
     for case, size in cells:
         line = [case, f"{size:,}"]
-        for model in (OURS, PRESERVED, "SVS", SMS):
+        for model in shown:
             a, b = results.pairs((case, size, model), (case, size, TEMPERATURE), "log_loss")
             excess = [x - y for x, y in zip(a, b, strict=True)]
             line.append(f"{statistics.fmean(excess):+.4f} ({max(excess):+.4f})" if excess else "-")
         lines.append(line)
-    return markdown_table(["case", "rows", OURS, PRESERVED, "SVS", SMS], lines)
+    return markdown_table(["case", "rows", *shown], lines)
 
 
 def report(records: list[Record], folder: Path) -> list[Path]:
@@ -359,7 +362,7 @@ def report(records: list[Record], folder: Path) -> list[Path]:
                 "## Where temperature scaling is exactly right",
                 "Log-loss above that of temperature scaling, mean over splits (worst split). Made-up predictions have normal "
                 "logits, from which labels are drawn, and are then made twice as certain; those of the networks have labels "
-                "drawn from their probabilities. SMS is left out at 100 classes and more, where it takes long.",
+                "drawn from their probabilities. SMS and Dirichlet take long at 100 classes and more, and are left out.",
                 _where_temperature_is_right(results, right_cells),
             )
             if right_cells
@@ -382,6 +385,8 @@ def report(records: list[Record], folder: Path) -> list[Path]:
 
 SPLITS = 5
 VENN_ABERS = "Venn-Abers"
+VECTOR, DIRICHLET = "vector scaling", "Dirichlet, ODIR"
+SPLINES, BRENIER = "one-against-rest splines", "Brenier isotonic"
 
 Predict = Callable[[np.ndarray], np.ndarray]
 
@@ -429,6 +434,10 @@ MODELS: dict[str, Callable[[np.ndarray, np.ndarray], Predict]] = {
     "scikit-learn, temperature": _sklearn("temperature"),
     "scikit-learn, isotonic": _sklearn("isotonic"),
     VENN_ABERS: _venn_abers,
+    VECTOR: peer_calibrators.vector_scaling,
+    DIRICHLET: peer_calibrators.dirichlet,
+    SPLINES: peer_calibrators.splines,
+    BRENIER: peer_calibrators.brenier,
 }
 _PACKAGES = {"ETS": "probmetrics", "SVS": "probmetrics", SMS: "probmetrics", TEMPERATURE: "probmetrics"}
 _PACKAGES |= {name: "scikit-learn" for name in MODELS if name.startswith("scikit-learn")} | {VENN_ABERS: "venn-abers"}
@@ -443,13 +452,14 @@ def settings(model: str, dataset: str) -> dict[str, Any]:
 
 
 def left_out(run: Run) -> bool:
-    """Venn-Abers and SMS take long for many classes; scikit-learn's calibrators need a row of each class."""
+    """Some calibrators take long for many classes; scikit-learn's need a row of each class."""
     case, model = run.dataset, run.model
     if run.size not in sizes_of(case):
         return True
     if case in RIGHT:
         many = "100" in case or "200" in case
-        return model == VENN_ABERS or (many and (model == SMS or model.startswith("scikit-learn")))
+        slow = (SMS, DIRICHLET, SPLINES, BRENIER)
+        return model == VENN_ABERS or (many and (model in slow or model.startswith("scikit-learn")))
     return model == VENN_ABERS and case.endswith("cifar-100")
 
 

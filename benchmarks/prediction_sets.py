@@ -28,7 +28,7 @@ from legendretron.calibration.prediction_sets import SetCalibration
 from legendretron.experiments import Batch, Experiment, Outcome, Record, Resources
 from legendretron.experiments.recipes import make_recipe
 from legendretron.experiments.rendering import described, markdown_table, write_report
-from legendretron.experiments.results import Results
+from legendretron.experiments.results import Results, mean_of
 from study import NOT_RUN, OURS
 
 #: Tables of at least 1,000 rows.
@@ -68,13 +68,13 @@ FOUND = 0.05
 
 
 def by_mapie(calibration: SetCalibration, p: np.ndarray, score: str) -> list[np.ndarray] | None:
-    """Sets of MAPIE for all coverages; None if it is not installed, or refuses labels of which a class is missing."""
+    """Sets of MAPIE for all coverages; None if it is not installed, or refuses a missing class or cumulated sets of two."""
     try:
         from mapie.classification import SplitConformalClassifier
     except ImportError:
         return None
     known = _normalise(calibration.proba)
-    if len(np.unique(calibration.labels)) < p.shape[1]:
+    if len(np.unique(calibration.labels)) < p.shape[1] or (score == "aps" and p.shape[1] == 2):
         return None
     model = SplitConformalClassifier(
         study.GivenProbabilities(p.shape[1]), list(COVERAGES), score, prefit=True, random_state=0
@@ -206,10 +206,10 @@ def _within(results: Results, noise: float, model: str) -> str:
         for table in results.values_of("dataset"):
             own = [r for r in results.records(table, noise, model) if is_found(r)]
             if own:
-                held = statistics.fmean(r[f"randomized {coverage:g}: coverage"] for r in own)
-                near += abs(held - coverage) <= 0.01
-                if abs(held - coverage) > 0.01:
-                    far.append(f"{table} {100 * held:.1f}")
+                held = mean_of([r[f"randomized {coverage:g}: coverage"] for r in own])
+                near += abs(held.value - coverage) <= 0.01
+                if abs(held.value - coverage) > 0.01:
+                    far.append(f"{table} {100 * held.value:.1f} ± {100 * held.error:.1f}")
         others = f"; others: {', '.join(far)}" if far else ""
         lines.append(f"- {100 * coverage:g} %: within one point on {near} of {near + len(far)} tables{others}.")
     return "\n".join(lines)

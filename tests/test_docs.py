@@ -264,9 +264,11 @@ def test_the_section_on_text_dates_and_gaps_runs(tmp_path, monkeypatch, capsys):
 @pytest.mark.exhaustive
 def test_the_section_on_finished_classifiers_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (python,) = blocks("guide/calibration.md")
     names = {}
-    exec(compile(python, "guide", "exec"), names)
+    for python in blocks("guide/calibration.md"):
+        exec(compile(python, "guide", "exec"), names)
+    for make in names["CUSTOM_CALIBRATORS"].values():
+        assert hasattr(make(), "predict_proba")
     y = names["y"][1200:]
     before = names["forest"].predict_proba(names["X"][1200:])
     own = [np.log(np.maximum(p[np.arange(len(y)), y], 1e-15)).mean() for p in (before, names["p"])]

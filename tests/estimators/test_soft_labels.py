@@ -4,6 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
+from scipy.special import softmax
+from sklearn.base import clone
 from sklearn.datasets import make_classification
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import KFold
@@ -111,3 +113,50 @@ def test_what_is_no_table_of_shares(estimator, y, message):
         estimator.fit(X[:4], np.array(y))
     with pytest.raises(ValueError, match="some have the same name"):
         estimator.fit(X, pd.DataFrame(SHARES, columns=["a", "a", "b"]))
+
+
+def three_votes(p, seed=0):
+    """Shares of three votes for each row, drawn from probabilities."""
+    u = np.random.default_rng(seed).random((3, len(p), 1))
+    return np.eye(p.shape[1])[(p.cumsum(1) < u).sum(2).clip(max=p.shape[1] - 1)].mean(0)
+
+
+def log_loss(model, X, y):
+    return -np.log(model.predict_proba(X)[np.arange(len(y)), y]).mean()
+
+
+VOTERS = {
+    "logistic regression": MultinomialLogisticClassifier(cv=3, label_noise="auto", random_state=0),
+    "networks": LegendreNetClassifier((8,), max_steps=60, random_state=0),
+}
+
+
+@pytest.mark.parametrize("kind", VOTERS)
+def test_votes_that_are_often_wrong(kind):
+    rng, train, test = np.random.default_rng(0), slice(800), slice(800, None)
+    x = rng.normal(size=(2800, 4))
+    p = softmax(2.5 * x @ rng.normal(size=(4, 3)), axis=1)
+    y = (p.cumsum(1) < rng.random((2800, 1))).sum(1)
+    shares = three_votes(0.55 * np.eye(3)[y[train]] + 0.15)  # a vote is wrong with a probability of 0.3
+    model = clone(VOTERS[kind]).fit(x[train], shares)
+    # votes of a row are put together, and what is left of wrong ones is found
+    counts = (3 * shares).round()
+    odds = np.where(counts > 0, (0.7 / 0.15) ** counts, 0.0)
+    wrong = 1 - (odds / odds.sum(1, keepdims=True))[np.arange(800), y[train]].mean()
+    assert abs(model.noise_rate_ - wrong) < 0.03
+    low, high = model.noise_rate_interval_
+    assert low < wrong < high
+    if kind != "networks":  # which are trained for too few steps here
+        majority = clone(VOTERS[kind]).fit(x[train], (shares + 1e-3 * rng.random(shares.shape)).argmax(1))
+        assert log_loss(model, x[test], y[test]) < log_loss(majority, x[test], y[test]) - 0.01
+    sets = model.predict_set(x[test], 0.9, randomized=True, random_state=0)
+    assert 0.86 < sets[np.arange(2000), y[test]].mean() < 0.95
+
+
+@pytest.mark.parametrize("kind", VOTERS)
+def test_votes_on_rows_that_are_ambiguous_are_not_wrong(kind):
+    z = np.random.default_rng(0).normal(size=(1500, 2))
+    p = 1 / (1 + np.exp(-4 * z[:, 0]))  # clear for most rows
+    model = clone(VOTERS[kind]).fit(z, three_votes(np.column_stack([1 - p, p])))
+    assert model.noise_rate_ == 0.0
+    assert np.abs(model.predict_proba(z)[:, 1] - p).mean() < 0.04

@@ -45,13 +45,14 @@ from legendretron.estimators.soft_labels import SoftLabels
 from legendretron.estimators.standardization import Standardized, Standardizer
 from legendretron.estimators.stream_fit import SAMPLE_ROWS, fit_source
 from legendretron.estimators.validation_split import validation_split
-from legendretron.links import LabelNoise, Link, NoisyLink, SoftmaxLink, clean_link, with_noise
+from legendretron.links import LabelNoise, Link, NoisyLink, SoftmaxLink, SymmetricNoise, clean_link, with_noise
 from legendretron.training import LinearModel, Sample, TrainingResult, TrainingSettings, as_features, train
 from legendretron.training.features import Features
 from legendretron.training.threads import threads_for
 from legendretron.tuning import Candidate, Tuning, make_folds, tune
 from legendretron.tuning.problem import TuningProblem, link_candidates
 from legendretron.tuning.rules import LEARNING_RATE, batch_size_for, link_folds_for, steps_for
+from legendretron.tuning.wrong_labels import CombinedVotes, check_votes, combine_votes
 
 __all__ = ["LBFGS_ITERATIONS", "LinearLinkClassifier"]
 
@@ -319,7 +320,12 @@ class LinearLinkClassifier(LinearPredictor):
             if path is not None:
                 folds = [part for fold in problem.folds for part in fold]
                 saved_choice = ChosenStrengths(path, fingerprint(self, (X, y, weight, [seed], *folds)))
-            tuning = saved_choice.load_or(lambda: self._choose(problem, strengths))
+            votes = None
+            if copies is not None and problem.folds and problem.find_noise == "if it helps":
+                votes = combine_votes(copies, weight, n_classes)
+            tuning = saved_choice.load_or(lambda: self._choose(problem, strengths, votes))
+            if votes is not None and tuning.noise is not None and tuning.noise.rate > 0.0:
+                weight = votes.weight
             alpha, link_alpha = tuning.chosen
         first_weight, first_bias = start.weight, start.bias
         usual = self._protocol().schedule == "cosine" and self._protocol().init != "paper"
@@ -430,13 +436,23 @@ class LinearLinkClassifier(LinearPredictor):
         rate = LEARNING_RATE if self.learning_rate == "auto" else float(self.learning_rate)
         return {"batch_size": batch, "steps": steps, "learning_rate": rate}
 
-    def _choose(self, problem: TuningProblem, strengths: Strengths) -> Tuning:
-        """Try out what the parameters leave open."""
+    def _choose(self, problem: TuningProblem, strengths: Strengths, votes: CombinedVotes | None = None) -> Tuning:
+        """Try out what the parameters leave open; without noise if votes do not tell of it."""
         links = link_candidates(strengths.alpha, strengths.link_alpha, strengths.tied) if strengths.has_link else []
         # a strength that is given asks for a learned link
         logistic = not strengths.has_link or (strengths.link_alpha is None and not strengths.tied)
         n_folds, n_rows = max(1, len(problem.folds)), problem.features.n_rows
         with threads_for(2.0 * n_folds * n_rows * problem.features.n_features * (problem.n_classes - 1)):
+            if votes is not None:
+                noise = SymmetricNoise(problem.n_classes, votes.rate, learned=False, dtype=torch.float64)
+                known = replace(problem, weight=votes.weight, known_noise=noise, find_noise="never")
+                tuning = tune(known, links, logistic=logistic, alpha=strengths.alpha)
+                assert tuning.held_out is not None
+                tuning.noise = found = check_votes(votes, tuning.held_out)
+                if found.rate == 0.0:
+                    tuning = tune(replace(problem, find_noise="never"), links, logistic=logistic, alpha=strengths.alpha)
+                    tuning.noise = found
+                return tuning
             return tune(problem, links, logistic=logistic, alpha=strengths.alpha)
 
     # --- what is trained ---

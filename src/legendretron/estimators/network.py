@@ -45,7 +45,7 @@ from legendretron.tuning.logistic_path import LogisticPath, PathPoint
 from legendretron.tuning.problem import LabelledRows, TuningProblem
 from legendretron.tuning.rules import link_folds_for
 from legendretron.tuning.tune import FALLBACK_ALPHA
-from legendretron.tuning.wrong_labels import SURE_ERRORS
+from legendretron.tuning.wrong_labels import SURE_ERRORS, CombinedVotes, check_votes, combine_votes
 
 __all__ = ["LegendreNetClassifier"]
 
@@ -279,8 +279,32 @@ class LegendreNetClassifier(SavedNetworkClassifier):
             )
 
     def _fit(self, data: _Data, groups: Any) -> None:
-        seed, device = draw_seed(self.random_state), check_device(self.device)
-        known = read_label_noise(self.label_noise, data.n_classes)
+        how = how_to_find_noise(self.label_noise, self.class_weight)
+        seed, known = draw_seed(self.random_state), read_label_noise(self.label_noise, data.n_classes)
+        votes = None
+        if data.copies is not None and how == "if it helps":
+            votes = combine_votes(data.copies, data.weight, data.n_classes)
+        if votes is None:
+            self._fit_folds(data, groups, seed, known, how)
+            return
+        known = SymmetricNoise(data.n_classes, votes.rate, learned=False, dtype=torch.float64)
+        self._fit_folds(data._replace(weight=votes.weight), groups, seed, known, how, votes)
+        found = self._noise
+        if found is not None and found.rate == 0.0:
+            self._fit_folds(data, groups, seed, None, "never")
+            self._noise = found
+
+    def _fit_folds(
+        self,
+        data: _Data,
+        groups: Any,
+        seed: int,
+        known: LabelNoise | None,
+        how: str,
+        votes: CombinedVotes | None = None,
+    ) -> None:
+        """Fit with noise that is known, or told by votes, or looked for; nothing but noise if that by votes is none."""
+        device = check_device(self.device)
         n_rows = len(data.rows)
         repeats = [
             make_folds(int(self.n_folds), data.X, data.y, data.rows, groups, seed + number, data.copies)
@@ -323,9 +347,15 @@ class LegendreNetClassifier(SavedNetworkClassifier):
             return _Networks(model, result, held_out_logits(model, result, table, repeats))
 
         networks = train(known)
-        how = how_to_find_noise(self.label_noise, self.class_weight)
         noise, found = known, None
-        if known is not None:
+        if votes is not None:
+            rates = check_votes(votes, self._labelled(networks, table, data, repeats)[0])
+            self._noise = found = FittedNoise(
+                data.n_classes, rates._replace(doubt=0.0), known=False
+            )  # the link has floors
+            if rates.rate == 0.0:
+                return
+        elif known is not None:
             observed = np.bincount(data.labels[data.rows], data.weight[data.rows], data.n_classes)
             found = FittedNoise.from_noise(known, observed / observed.sum(), known=True)
         elif how != "never":

@@ -18,6 +18,9 @@ against noise, a learned link of three or more classes is asked again: it may fi
 **Is it everywhere?** Random noise strikes clear rows too. So the share of wrong labels among the rows that trees are surest
 of is an upper bound. And the evidence must be strong, or most rows clear: otherwise noise cannot be told from classes that
 overlap. Of two classes and a few hundred rows, both are asked for.
+
+**Votes.** Where each row has several votes, how often two of them agree tells the rate without any model, and votes of a row
+are put together before anything is fitted; see :func:`combine_votes`.
 """
 
 from __future__ import annotations
@@ -61,6 +64,8 @@ _SLACK = 1.3
 _EVIDENCE = 3.5
 #: Rows below which, of two classes, half of the rows must be clear, too.
 _FEW = 400
+#: Most votes of a row that shares are read as; more would be any shares that were rounded. And how far they may be off.
+_MOST_VOTES, _VOTE_ROUNDING = 9, 0.02
 #: Shares of the rows, the surest first, that give a bound: any noise level is seen by one of them.
 _SUREST = (0.02, 0.05, 0.1, 0.2, 0.4)
 
@@ -144,6 +149,107 @@ class FoundNoise(NamedTuple):
         if noise.low > noise.high or noise.temperature < 1e-3 or max(noise.training, noise.doubt) >= 1.0:
             raise ValueError(f"label noise must have shares below 1 and a positive temperature, got {noise}.")
         return noise
+
+
+class CombinedVotes(NamedTuple):
+    """Votes of each row, put together."""
+
+    weight: np.ndarray  #: of the copies of the rows
+    rate: float  #: share of the labels, weighted so, that has been replaced
+    error: float  #: its standard error
+
+
+def combine_votes(copies: np.ndarray, weight: np.ndarray, n_classes: int) -> CombinedVotes | None:
+    r"""Put together the votes of each row, if shares of the classes are votes of which some are wrong; else None.
+
+    Of votes of which a share :math:`\epsilon` is replaced at random, two of a row agree with the probability
+
+    .. math:: (1 - \epsilon)^2 + \frac{1 - (1 - \epsilon)^2}{C},
+
+    which tells :math:`\epsilon`. A class with :math:`n_k` votes is then the true one with a probability in proportion to
+    :math:`r^{n_k}`, where :math:`r` is the odds of a right vote against one of the wrong ones. So weights of the copies are
+    made proportional to that, over the classes that have votes. What is left of wrong labels is still symmetric noise, and
+    its share follows from the same probabilities.
+
+    Parameters
+    ----------
+    copies : ndarray of shape (n,)
+        Number of the row that each is a copy of, one for each class that has votes.
+    weight : ndarray of shape (n,)
+        Shares of the votes, times the weights of the rows.
+    n_classes : int
+        Number of classes.
+
+    Examples
+    --------
+    Each of three votes is wrong with a probability of 0.3:
+
+    >>> rng = np.random.default_rng(0)
+    >>> true = rng.integers(4, size=20_000)
+    >>> votes = (true[:, None] + rng.integers(1, 4, (20_000, 3)) * (rng.random((20_000, 3)) < 0.3)) % 4
+    >>> shares = (votes[:, :, None] == np.arange(4)).mean(1)
+    >>> row, label = np.nonzero(shares)
+    >>> found = combine_votes(row, shares[row, label], 4)
+    >>> wrong = found.weight[label != true[row]].sum() / 20_000
+    >>> bool(abs(wrong_share(found.rate, 4) - wrong) < 0.01)
+    True
+    """
+    of_row = np.bincount(copies, weight)
+    seen = weight > 0
+    copies, share = copies[seen], weight[seen] / of_row[copies[seen]]
+    off = {n: np.abs(n * share - np.round(n * share)).max() for n in range(2, _MOST_VOTES + 1)}
+    n = next((n for n, away in off.items() if away < _VOTE_ROUNDING), 0)
+    if n == 0:
+        return None
+    votes, part = np.round(n * share), of_row / of_row.sum()
+    agreement = np.bincount(copies, votes * (votes - 1.0) / (n * (n - 1.0)), len(of_row))
+    mean, chance = float(part @ agreement), 1.0 / n_classes
+    if mean <= chance:
+        return None
+    rate = 1.0 - math.sqrt((mean - chance) / (1.0 - chance))
+    error = math.sqrt(float(part**2 @ (agreement - mean) ** 2)) / (2.0 * (1.0 - rate) * (1.0 - chance))
+    if wrong_share(rate, n_classes) < _LEAST_SHARE or rate > _HIGHEST_BELIEVED:
+        return None
+    most = np.zeros(len(of_row))
+    np.maximum.at(most, copies, votes)
+
+    def combine(rate: float) -> tuple[np.ndarray, float]:
+        log_odds = math.log(1.0 + n_classes * (1.0 - rate) / rate)
+        odds = np.exp(log_odds * (votes - most[copies]))
+        total = np.bincount(copies, odds, len(of_row))
+        without = (n_classes - np.bincount(copies, minlength=len(of_row))) * np.exp(-log_odds * most)
+        own = odds / total[copies]
+        right = np.bincount(copies, own * odds, len(of_row)) / np.where(of_row > 0, total + without, 1.0)
+        return own, replaced_share(1.0 - float(part @ right), n_classes)
+
+    own, left = combine(rate)
+    low, high = (combine(min(max(rate + side * error, 1e-6), _HIGHEST))[1] for side in (-1.0, 1.0))
+    combined = np.zeros(len(weight))
+    combined[seen] = of_row[copies] * own
+    return CombinedVotes(combined, left, 0.5 * (high - low))
+
+
+def check_votes(votes: CombinedVotes, held_out: LabelledRows) -> FoundNoise:
+    """Noise by votes, with the floor that predictions of held-out rows need; none if these clearly speak against it.
+
+    They do if labels are far less noisy where classes are clear: then votes differ because some rows are ambiguous.
+    """
+    n_classes = held_out.log_p.shape[1]
+    free, observed = estimate_rates(held_out, held_out)
+    powers = [held_out.to_power(power) for power in TEMPERATURES]
+    rate = held_out.log_p.new_tensor(votes.rate)
+    tried = [rows._replace(log_p=mix_with_uniform(rows.log_p, rate)).label_log_p for rows in powers]
+    gain = observed.label_log_p - max(tried, key=lambda log_p: float(held_out.weight @ log_p))
+    share = held_out.weight / held_out.weight.sum()
+    mean = float(share @ gain)
+    error = math.sqrt(float(share.square() @ (gain - mean).square()))
+    if free.held_out < votes.rate and mean > SURE_ERRORS * error:
+        return FoundNoise.none(free)
+    away = SURE_ERRORS * votes.error
+    more = max(0.0, _fit_rate(held_out)[1] - votes.rate)
+    doubt = min(_HIGHEST, math.hypot(more, away) / (1.0 - votes.rate))
+    low, high = max(0.0, votes.rate - away), min(replaced_share(1.0, n_classes), votes.rate + away)
+    return FoundNoise(votes.rate, 1.0, doubt, votes.rate, low, high)
 
 
 def estimate_rates(
