@@ -6,14 +6,17 @@ import errno
 import os
 import shutil
 import tempfile
+import threading
 import weakref
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import joblib
 import numpy as np
 
-from legendretron._internal.extras import arrow, parquet
+from legendretron._internal.extras import arrow, pandas, parquet
 from legendretron._internal.labels import missing_labels
 from legendretron.streaming.source import Batch, BlockSource, Source, read_ahead
 
@@ -21,6 +24,8 @@ from legendretron.streaming.source import Batch, BlockSource, Source, read_ahead
 SPOOL_FOLDER = "LEGENDRETRON_SPOOL"
 _BLOCK_BYTES, _BLOCK_ROWS = 2**24, 2**16  # of a file, at most
 _BATCH_ROWS = 2**14
+#: Files that are parsed at once, at most: each takes some tens of megabytes.
+_MOST_THREADS = 4
 
 
 class Spool(BlockSource):
@@ -39,15 +44,33 @@ class Spool(BlockSource):
         except OSError as error:
             raise ValueError(f"no temporary files can be written to {asked!r}: {error}; set {SPOOL_FOLDER}.") from error
         self.close = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
-        self._files: list[tuple[Path, str]] = []
-        places: dict[Any, int] = {}  # of labels
+        labels, stopped = _Labels(), threading.Event()
+
+        def write_all(batches: Iterator[Batch], block: int) -> list[tuple[Path, str]]:
+            files: list[tuple[Path, str]] = []
+            for batch in _join(read_ahead(batches)):
+                if stopped.is_set():
+                    break
+                path = Path(folder, f"{block:06}-{len(files):06}.parquet")
+                _write(path, batch, labels)
+                files.append((path, batch.origin))
+            return files
+
         try:
-            for batch in _join(read_ahead(source.batches())):
-                path = Path(folder, f"{len(self._files):06}.parquet")
-                _write(path, batch, places)
-                self._files.append((path, batch.origin))
+            if isinstance(source, BlockSource):
+                # parsing text takes most of the time, and files can be parsed side by side
+                with ThreadPoolExecutor(min(_MOST_THREADS, joblib.cpu_count())) as pool:
+                    try:
+                        blocks = range(source.n_blocks)
+                        parts = list(pool.map(lambda block: write_all(source.read_block(block), block), blocks))
+                    except BaseException:
+                        stopped.set()
+                        raise
+            else:
+                parts = [write_all(source.batches(), 0)]
+            self._files = [file for part in parts for file in part]
             self.n_blocks = len(self._files)
-            self._labels = type_labels(list(places)) if places else np.empty(0)
+            self._labels = type_labels(list(labels.places)) if labels.places else np.empty(0)
         except BaseException as error:
             self.close()
             if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -119,14 +142,30 @@ def _join_batches(batches: list[Batch]) -> Batch:
     )
 
 
-def _write(path: Path, batch: Batch, places: dict[Any, int]) -> None:
-    """Write a batch, with the places of its labels among all, to which new ones are added."""
+class _Labels:
+    """Labels in the order in which they were met, by several threads."""
+
+    def __init__(self) -> None:
+        self.places: dict[Any, int] = {}
+        self._lock = threading.Lock()
+
+    def find(self, labels: np.ndarray) -> np.ndarray:
+        """Places of labels, to which new ones are added."""
+        codes, found = pandas.factorize(labels)
+        with self._lock:
+            places = [self.places.setdefault(label, len(self.places)) for label in found.tolist()]
+        return np.array(places, dtype=np.int32)[codes]
+
+
+def _write(path: Path, batch: Batch, labels: _Labels) -> None:
+    """Write a batch, with the places of its labels."""
     columns = {str(place): arrow.array(column) for place, column in enumerate(np.ascontiguousarray(batch.X.T))}
     columns["row"] = arrow.array(batch.row_numbers)
     if batch.y is not None:
         own = np.full(len(batch), -1, dtype=np.int32)
         there = ~missing_labels(batch.y)
-        own[there] = [places.setdefault(label, len(places)) for label in batch.y[there].tolist()]
+        if there.any():
+            own[there] = labels.find(batch.y[there])
         columns["label"] = arrow.array(own)
     if batch.weight is not None:
         columns["weight"] = arrow.array(batch.weight)
