@@ -42,7 +42,7 @@ MODELS = {
     OURS: lambda seed: LegendreTronClassifier(random_state=seed),
     NETWORKS: lambda seed: LegendreNetClassifier(random_state=seed),
 }
-NOISES, SPLITS = (0.0, 0.2, 0.4), 10
+NOISES, SPLITS = (0.0, 0.2, 0.4), 4
 COVERAGES = (0.8, 0.9, 0.95)
 #: Ours, by the arguments of ``predict_set``; those that are not corrected take labels as they are.
 KINDS: dict[str, dict[str, Any]] = {
