@@ -22,6 +22,7 @@ import loss_transfer
 import network
 import noisy_networks
 import other_tables
+import prediction_sets
 from legendretron import MultinomialLogisticClassifier
 from legendretron.cli import main
 from legendretron.experiments import Resources, read_records, sweep
@@ -51,12 +52,18 @@ DECLARED = {
     "loss_transfer": loss_transfer.EXPERIMENT,
     "network": network.EXPERIMENT,
     "noisy_networks": noisy_networks.EXPERIMENT,
+    "prediction_sets": prediction_sets.EXPERIMENT,
 }
 
 
 @pytest.mark.parametrize("document", render.TABLES)
 def test_tables_are_those_of_the_records(document):
     assert render.rendered(document) == (ROOT / document).read_text()
+
+
+@pytest.mark.parametrize("script", sorted((ROOT / "benchmarks").glob("*.py")), ids=lambda path: path.stem)
+def test_benchmarks_use_what_the_library_has(script):
+    imported(script)  # raises an ImportError if a name has been moved
 
 
 def test_counterexample_of_the_theory_page():
