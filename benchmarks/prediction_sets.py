@@ -240,7 +240,9 @@ def report(records: list[Record], folder: Path) -> list[Path]:
         f"Sets right after a fit, on {len(tables)} tables of KEEL with at least 1,000 rows, {splits} splits each. Coverage "
         "is the share of test rows, with right labels, whose set holds the label; size the mean number of classes in a set. "
         "Sets that are randomized are to cover exactly as often as asked for; without, the most probable class is always "
-        "in, and coverage is at least the accuracy. All sets of a run are made from the same predictions.",
+        "in, and coverage is at least the accuracy. All sets of a run are made from the same predictions. Randomized sets "
+        "draw the same numbers in all splits, so their coverage is less certain than the standard errors over splits say: by "
+        "about one point on a table of 5,000 rows.",
         study.incomplete(results, len(TABLES), SPLITS),
     ]
     for model in (name for name in MODELS if name in results.values_of("model")):
