@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from legendretron import LegendreNetClassifier, TableClassifier, load
+from legendretron.networks.rules import Sizes
 
 
 @pytest.fixture(scope="module")
@@ -31,8 +32,13 @@ def model(rings, tmp_path_factory):
     return path
 
 
+def few_steps(monkeypatch, n_steps):
+    usual = Sizes.for_rows
+    monkeypatch.setattr(Sizes, "for_rows", lambda n_rows: usual(n_rows)._replace(n_steps=n_steps))
+
+
 def test_fits_a_network(run, rings, tmp_path, monkeypatch):
-    monkeypatch.setattr("legendretron.estimators.network.steps_for", lambda n_rows: 300)
+    few_steps(monkeypatch, 300)
     words = ["fit", rings, "-t", "kind", "-o", tmp_path / "m", "--model", "network", "--seed", 0]
     words += ["--label-noise", 0.05]
     got = run(*words, "--json").json
@@ -52,7 +58,7 @@ def test_fits_a_network(run, rings, tmp_path, monkeypatch):
 
 
 def test_auto_takes_the_better(run, rings, tables, tmp_path, monkeypatch):
-    monkeypatch.setattr("legendretron.estimators.network.steps_for", lambda n_rows: 200)
+    few_steps(monkeypatch, 200)
     run("fit", rings, "-t", "kind", "-o", tmp_path / "m", "--model", "auto", "--seed", 0, "--quiet")
     assert isinstance(load(tmp_path / "m").estimator_, LegendreNetClassifier)
 

@@ -37,7 +37,7 @@ from legendretron.networks.inputs import NetworkInputs
 from legendretron.networks.model import NetworkModel
 from legendretron.networks.noise import LabelledPair, find_noise
 from legendretron.networks.predictor import LinearScores, NetworkScores
-from legendretron.networks.rules import FOLDS, LEARNING_RATE, batch_for, hidden_for, repeats_for, steps_for
+from legendretron.networks.rules import FOLDS, LEARNING_RATE, Sizes
 from legendretron.training import TrainingResult, as_features
 from legendretron.tuning import make_folds
 from legendretron.tuning.folds import Fold
@@ -305,10 +305,10 @@ class LegendreNetClassifier(SavedNetworkClassifier):
     ) -> None:
         """Fit with noise that is known, or told by votes, or looked for; nothing but noise if that by votes is none."""
         device = check_device(self.device)
-        n_rows = len(data.rows)
+        sizes = Sizes.for_rows(len(data.rows))
         repeats = [
             make_folds(int(self.n_folds), data.X, data.y, data.rows, groups, seed + number, data.copies)
-            for number in range(repeats_for(n_rows))
+            for number in range(sizes.n_repeats)
         ]
         for name in ("oof_proba_", "_oof_of", "_noise", "_sets"):
             self.__dict__.pop(name, None)  # of an earlier fit
@@ -330,9 +330,9 @@ class LegendreNetClassifier(SavedNetworkClassifier):
             data.n_classes,
         )
         settings = FoldSettings(
-            hidden_for(n_rows) if isinstance(self.hidden_layers, str) else tuple(map(int, self.hidden_layers)),
-            steps_for(n_rows) if self.max_steps == "auto" else int(self.max_steps),
-            batch_for(n_rows),
+            sizes.hidden if isinstance(self.hidden_layers, str) else tuple(map(int, self.hidden_layers)),
+            sizes.n_steps if self.max_steps == "auto" else int(self.max_steps),
+            sizes.batch_size,
             float(self.learning_rate),
             float(self.dropout),
             float(self.weight_decay),

@@ -6,8 +6,9 @@ Training is measured in steps, not in passes over the rows: few rows need as man
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
-__all__ = ["BETAS", "FOLDS", "LEARNING_RATE", "PATIENCE", "batch_for", "hidden_for", "repeats_for", "steps_for"]
+__all__ = ["BETAS", "FOLDS", "LEARNING_RATE", "PATIENCE", "Sizes"]
 
 FOLDS = 5
 LEARNING_RATE = 0.04
@@ -16,45 +17,25 @@ BETAS = (0.9, 0.95)
 PATIENCE = 20
 
 
-def batch_for(n_rows: int) -> int:
-    """Rows in a step.
+class Sizes(NamedTuple):
+    """Sizes of networks and of their training."""
 
-    Examples
-    --------
-    >>> batch_for(50), batch_for(1000), batch_for(100_000), batch_for(1_000_000)
-    (50, 64, 128, 1024)
-    """
-    return min(n_rows, max(64, 2 ** int(math.log2(max(1, n_rows) / 1000) + 0.5)))
+    hidden: tuple[int, ...]  #: units of the hidden layers
+    n_repeats: int  #: how often the rows are divided into folds
+    n_steps: int  #: steps of training
+    batch_size: int  #: rows in a step
 
+    @classmethod
+    def for_rows(cls, n_rows: int) -> Sizes:
+        """Sizes for a number of rows.
 
-def steps_for(n_rows: int) -> int:
-    """Steps of training.
-
-    Examples
-    --------
-    >>> steps_for(100), steps_for(5000), steps_for(1_000_000)
-    (1000, 5000, 12000)
-    """
-    return int(min(max(1000, n_rows), 12_000))
-
-
-def hidden_for(n_rows: int) -> tuple[int, ...]:
-    """Units of the hidden layers.
-
-    Examples
-    --------
-    >>> hidden_for(999), hidden_for(1000)
-    ((64, 64), (128, 128))
-    """
-    return (64, 64) if n_rows < 1000 else (128, 128)
-
-
-def repeats_for(n_rows: int) -> int:
-    """How often the rows are divided into folds.
-
-    Examples
-    --------
-    >>> repeats_for(999), repeats_for(1000)
-    (2, 1)
-    """
-    return 2 if n_rows < 1000 else 1
+        Examples
+        --------
+        >>> tuple(Sizes.for_rows(999)), tuple(Sizes.for_rows(1000))
+        (((64, 64), 2, 1000, 64), ((128, 128), 1, 1000, 64))
+        >>> tuple(Sizes.for_rows(1_000_000))
+        ((128, 128), 1, 12000, 1024)
+        """
+        batch_size = min(n_rows, max(64, 2 ** int(math.log2(max(1, n_rows) / 1000) + 0.5)))
+        n_steps = min(max(1000, n_rows), 12_000)
+        return cls((64, 64) if n_rows < 1000 else (128, 128), 2 if n_rows < 1000 else 1, n_steps, batch_size)
