@@ -22,6 +22,19 @@ def shared_folder(tmp_path_factory):
     return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
 
 
+@pytest.fixture
+def mesh_of_one():
+    """A device mesh of this process alone: formulas of parts of the classes, without the start of others."""
+    from torch import distributed
+    from torch.distributed.device_mesh import init_device_mesh  # which takes a second
+
+    distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
+    try:
+        yield init_device_mesh("cpu", (1,))
+    finally:
+        distributed.destroy_process_group()
+
+
 @pytest.hookimpl(tryfirst=True)  # before those that are not wanted are left out
 def pytest_collection_modifyitems(items):
     for item in find_further(items):

@@ -32,6 +32,15 @@ def test_parts_add_up(loss):
         assert part.low <= part.value <= part.high
 
 
+def test_weights_are_repetitions():
+    p, q, y = draw(60)
+    times = np.where(y == 0, 3, 1)
+    weighted = decompose(y, q, sample_weight=times, calibrated=p)
+    repeated = decompose(*(np.repeat(rows, times, 0) for rows in (y, q)), calibrated=np.repeat(p, times, 0))
+    for one, other in zip(weighted, repeated, strict=True):
+        assert one.value == pytest.approx(other.value, rel=1e-9)
+
+
 def test_parts_are_the_true_ones():
     p, q, y = draw(40_000)
     truth = {

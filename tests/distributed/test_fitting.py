@@ -1,17 +1,21 @@
 """Fits on shards by one process: what several do, they do alike."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from legendretron import LegendreTronClassifier
-from legendretron.distributed.fitting import fit_shards
+from legendretron import CanonicalLink, LegendreTronClassifier
+from legendretron.distributed.fitting import SplitModel, fit_shards
 from legendretron.distributed.on_torchrun import SharedFile
 from legendretron.streaming import Batch, BlockSource, as_source
+from legendretron.training import as_features
 from legendretron.training.batches import Rows, StreamBatches
 from legendretron.training.layout import Layout
+from legendretron.training.model import LinearModel
 
 FIXED = {"alpha": 1e-2, "link_alpha": 1e-2, "random_state": 0}
 
@@ -41,6 +45,26 @@ def test_one_batch_of_all_rows_is_the_fit_in_memory(n_shards, n_classes):
     np.testing.assert_allclose(ours.predict_proba(X), theirs.predict_proba(X), atol=1e-8)
     np.testing.assert_allclose(ours.history_["train_loss"], theirs.history_["train_loss"], atol=1e-8)
     assert ours.n_iter_ == theirs.n_iter_ == 30
+
+
+def test_a_model_that_is_split_by_class_weighs_rows_as_a_whole_one(mesh_of_one):
+    random = np.random.default_rng(0)
+    features = as_features(random.normal(size=(20, 4)), torch.float64, torch.device("cpu"))
+    rows, labels = torch.arange(20)[None], torch.as_tensor(random.integers(3, size=(1, 20)))
+    weights = torch.as_tensor(random.integers(3, size=(1, 20)).astype(float))
+    start, link = torch.as_tensor(random.normal(size=(4, 2))), CanonicalLink(3, dtype=torch.float64)
+    models = [
+        SplitModel(start, torch.ones(2).double(), link, replace(Layout.alone(), classes=mesh_of_one)),
+        LinearModel(start[None], torch.ones(1, 2).double(), [link]),
+    ]
+    sums, slopes = [], []
+    for model in models:
+        sums.append(model.score_sums(features, rows, labels, weights))
+        gradient = torch.zeros_like(model.flat)
+        model.loss_gradient(features, rows, labels, weights, gradient)
+        slopes.append(model.views(gradient)[0])
+    torch.testing.assert_close(*sums)
+    torch.testing.assert_close(*slopes)
 
 
 class Interrupted(Exception):

@@ -57,6 +57,16 @@ def test_shares_are_fitted(kind):
         assert model.oof_proba_.shape == (300, 3)
 
 
+def test_balanced_classes_have_equal_sums_of_shares():
+    rows = np.flatnonzero((Y > 0) | (np.arange(300) % 4 == 0))
+    factors = dict(enumerate(len(rows) / (3 * SHARES[rows].sum(0))))
+    by_name, by_hand = (
+        MultinomialLogisticClassifier(alpha=0.01, class_weight=weight).fit(X[rows], SHARES[rows])
+        for weight in ("balanced", factors)
+    )
+    np.testing.assert_allclose(by_name.predict_proba(X), by_hand.predict_proba(X), atol=1e-8)
+
+
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_the_solution_is_that_of_weighted_copies(n_classes):
     shares = SHARES[:, :n_classes] / SHARES[:, :n_classes].sum(1, keepdims=True)

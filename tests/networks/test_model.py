@@ -1,6 +1,7 @@
 """Networks side by side: gradients, compiled steps, dropout, what is folded for predictions."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -134,9 +135,14 @@ def test_held_out_rows_are_predicted_at_the_best_step_of_other_folds():
         return float(torch.nn.functional.cross_entropy(torch.as_tensor(logits), table.labels))
 
     assert loss(own) < loss(honest[0]) + 1e-6  # its own best step was chosen on just these rows
-    curves = result.history["validation_loss"].reshape(-1, 3)
+    held, curves = folds[1][1], result.history["validation_loss"].reshape(-1, 3)
     best = int(np.argmin(curves[:, [0, 2]].mean(1)))
-    np.testing.assert_allclose(honest[0, folds[1][1]], model.trail[best][1, : len(folds[1][1])].numpy())
+    np.testing.assert_allclose(honest[0, held], model.trail[best][1, : len(held)].numpy())
+    curves = np.ones_like(curves)
+    curves[0, 1], curves[1, [0, 2]] = -9.0, 0.5  # the fold's own best step, by far, and that of the others
+    given = SimpleNamespace(history={"validation_loss": curves.ravel()})
+    found = held_out_logits(model, given, table, [folds])[0]
+    np.testing.assert_allclose(found[held], model.trail[1][1, : len(held)].numpy())
     model.trail = None  # as with very many rows
     np.testing.assert_array_equal(held_out_logits(model, result, table, [folds])[0], own)
 

@@ -6,7 +6,7 @@ from tests.heads import LINKS, features, make_head
 from torch import nn
 
 from legendretron import CanonicalLink, CompositeLink
-from legendretron.nn import LegendreHead, LegendreLink, parameter_groups
+from legendretron.nn import ClassParallel, LegendreHead, LegendreLink, parameter_groups
 
 
 @pytest.fixture(params=list(LINKS))
@@ -22,6 +22,16 @@ def test_head_is_the_link_of_the_linear_layer(settings):
     assert head(x).exp().sum(-1).allclose(torch.ones(7))
     assert head(x.reshape(7, 1, 6)).shape == (7, 1, 5)
     assert make_head(settings, bias=False).linear.bias is None
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_a_head_that_is_split_by_class_ignores_the_same_rows(mesh_of_one, settings, reduction):
+    from torch.distributed.tensor.parallel import parallelize_module
+
+    head, x, y = make_head(settings).eval(), features(), torch.tensor([0, 4, -100, 2, -100, 1, 3])
+    expected = head.loss(x, y, reduction)
+    parallelize_module(head, mesh_of_one, ClassParallel())
+    torch.testing.assert_close(head.loss(x, y, reduction), expected)
 
 
 def test_link_takes_differences_to_the_last_logit(settings):

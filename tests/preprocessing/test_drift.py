@@ -21,6 +21,7 @@ def make_frame(n=300, seed=0):
         "since": pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.integers(0, 1000, n), unit="D"),
         "home": rng.random(n) < 0.5,
         "always": 3.0,
+        "bonus": np.where(rng.random(n) < 0.6, np.nan, rng.normal(size=n)),
     })  # fmt: skip
 
 
@@ -33,6 +34,8 @@ def encoder():
     ({"job": "baker"}, "job: 100 of 100 values unknown"),
     ({"job": None}, "job: 100 of 100 values missing"),
     ({"job": [None] * 40 + ["baker"] * 60}, "job: 60 of 60 values unknown"),
+    ({"job": ["baker"] * 50 + ["cook"] * 50}, "job: 50 of 100 values unknown"),
+    ({"bonus": None}, "bonus: 100 of 100 values missing ("),  # as most in the fit, but not all
     ({"town": "nowhere"}, "town: 100 of 100 values unknown, or rare in the fit"),
     ({"age": None}, "age: 100 of 100 values missing ("),
     ({"age": 4000.0}, "age: 100 of 100 values far outside the range of the fit, "),

@@ -4,6 +4,7 @@ import re
 
 import numpy as np
 import pytest
+from scipy.special import log_softmax
 from sklearn.metrics import log_loss
 
 from legendretron import MultinomialLogisticClassifier
@@ -14,7 +15,8 @@ from legendretron.plots import ReliabilityDisplay
 from legendretron.plots.chart import Chart, Line
 from legendretron.report.charts import chart_figure
 from legendretron.report.evaluation import logistic_regression
-from legendretron.report.rows import rows_of
+from legendretron.report.measured import Measured
+from legendretron.report.rows import Contestant, rows_of
 from legendretron.report.sections.labels import judge_labels
 from tests.report.conftest import Given, draw_labels
 
@@ -33,6 +35,15 @@ def test_draws_have_the_spread_of_a_mean():
 
 def rows_for(y, n_classes=3, weight=None):
     return rows_of(Given(tuple(range(n_classes))), y, weight)
+
+
+def test_the_error_of_an_area_is_that_of_draws_of_weighted_rows():
+    rng = np.random.default_rng(0)
+    y, weight = rng.integers(2, size=400), np.exp(rng.normal(size=400))
+    log_p = log_softmax(rng.normal(size=(400, 2)) + np.eye(2)[y], axis=1)
+    measured = Measured(rows_for(y, 2, weight), {"model": Contestant.of("model", y, log_p)}, {}, seed=0)
+    drawn = measured.score("model", "auc")
+    np.testing.assert_allclose(measured.areas["model"].error, (drawn.high - drawn.low) / (2 * 1.96), rtol=0.12)
 
 
 @pytest.mark.parametrize(("n", "n_folds"), [(29, 0), (30, 5), (5000, 5), (5001, 2)])

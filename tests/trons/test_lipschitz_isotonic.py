@@ -132,6 +132,14 @@ def test_weights_are_repetitions_and_zero_is_absence():
     assert slopes.max() <= 1 + 1e-9
 
 
+def test_points_without_weight_have_room_before_the_bounds():
+    slopes = {"lower": 0.5, "upper": 1.0}
+    above = lipschitz_isotonic([0.0, 1.0, 2.0], [0.0, 5.0, 9.0], [1.0, 1.0, 0.0], y_max=1.0, **slopes)
+    np.testing.assert_allclose(above, [0.0, 0.5, 1.0], atol=1e-12)
+    below = lipschitz_isotonic([-2.0, -1.0, 0.0], [-9.0, -5.0, 0.0], [0.0, 1.0, 1.0], y_min=-1.0, **slopes)
+    np.testing.assert_allclose(below, [-1.0, -0.5, 0.0], atol=1e-12)
+
+
 @pytest.mark.parametrize("unit", [1e-200, 1e-8, 1e8, 1e200])
 def test_units_do_not_matter(unit):
     x, y, w, lower, upper = problem(7, 80)
