@@ -183,7 +183,7 @@ def test_given_strengths_and_auto_say_why_there_is_no_rate():
     clf = LegendreTronClassifier(**FAST).fit(X_NOISY, Y_NOISY)
     plain = LegendreTronClassifier(**FAST, label_noise=None).fit(X_NOISY, Y_NOISY)
     for name in ("noise_rate_", "noise_rate_interval_", "noise_matrix_"):
-        with pytest.raises(AttributeError, match=r"the penalties or class_weight were given.*label_noise='symmetric'"):
+        with pytest.raises(AttributeError, match=r"penalties or class_weight were given.*label_noise='symmetric'"):
             getattr(clf, name)
     np.testing.assert_array_equal(clf.predict_proba(X_NOISY), plain.predict_proba(X_NOISY))
     np.testing.assert_array_equal(clf.predict_proba_observed(X_NOISY), clf.predict_proba(X_NOISY))

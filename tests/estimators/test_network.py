@@ -207,6 +207,7 @@ def test_saved_and_loaded(fitted, noisy, tmp_path):
         (lambda s: s.update(is_linear=True), "scores"),
         (lambda s: s["link"].update(n_classes=4), "of shape"),
         (lambda s: s["parameters"].update(dropout=2.0), "dropout"),
+        (lambda s: s["parameters"].update(hidden_layers=["x", 4]), "hidden_layers"),
     ],
 )
 def test_forged_files_are_refused(fitted, tmp_path, change, message):
@@ -215,6 +216,26 @@ def test_forged_files_are_refused(fitted, tmp_path, change, message):
     forge(path, change)
     with pytest.raises(ValueError, match=message):
         load(path)
+
+
+def test_labels_by_chance_can_be_saved(tmp_path):
+    random = np.random.default_rng(0)
+    X, y = random.normal(size=(400, 3)), random.integers(0, 4, 400)
+    model = LegendreNetClassifier((8,), max_steps=50, label_noise="symmetric", random_state=0).fit(X, y)
+    model.save(tmp_path / "model")
+    np.testing.assert_array_equal(load(tmp_path / "model").predict_set(X), model.predict_set(X))
+
+
+def test_a_handful_of_rows():
+    X, y, _ = rings(60)
+    model = LegendreNetClassifier(max_steps=20, random_state=0).fit(X, y > 0)
+    assert hasattr(model, "history_")
+    for seed in range(4):
+        model.set_params(random_state=seed).fit(X[:3], [0, 0, 1])
+        assert model.is_linear_
+        assert np.isfinite(model.predict_proba(X)).all()
+    model.fit(X[:2], [0, 1])
+    assert not hasattr(model, "history_")  # of an earlier fit
 
 
 def test_a_link_has_an_inverse_where_it_is_reached(fitted):
@@ -235,6 +256,7 @@ def test_onnx_gives_the_same(tmp_path):
     X, y, _ = rings(300)
     X = X.astype(np.float32)
     models = [LegendreNetClassifier(**QUICK).fit(X, np.array(["a", "b", "c"])[y])]
+    models.append(LegendreNetClassifier(dtype="float64", **QUICK).fit(X, y))
     models.append(LegendreNetClassifier().fit(X[:2], [0, 1]))
     for model in models:
         model.to_onnx(tmp_path / "model.onnx")

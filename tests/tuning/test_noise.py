@@ -15,7 +15,7 @@ from legendretron.tuning import tune
 from legendretron.tuning.logistic_path import LogisticPath
 from legendretron.tuning.noise_matrix import estimate_matrix, has_pattern
 from legendretron.tuning.problem import LabelledRows, Trees, link_candidates
-from legendretron.tuning.wrong_labels import RateEstimate, estimate_rates, is_believable, least_bound
+from legendretron.tuning.wrong_labels import RateEstimate, combine_votes, estimate_rates, is_believable, least_bound
 
 
 def sure_data(n=300, c=3, d=4, seed=0):
@@ -282,3 +282,15 @@ def test_a_link_that_explains_what_looked_like_noise(make_problem):
     tuning = tune(make_problem(x, y, find_noise="if it helps", steps=400), link_candidates(0.03, 1e-4), logistic=True)
     assert tuning.noise.rate == 0.0
     assert all(row["steps"] != 400 or row["label_noise"] == 0.0 for row in tuning.rows)
+
+
+def test_votes_of_unequal_numbers_are_not_combined():
+    random = np.random.default_rng(0)
+    true = random.integers(3, size=600)
+    for several, combined in ((np.full(600, 3), True), (random.integers(1, 4, 600), False)):
+        votes = [
+            (k + random.integers(1, 3, n) * (random.random(n) < 0.3)) % 3 for k, n in zip(true, several, strict=True)
+        ]
+        shares = np.array([np.bincount(one, minlength=3) / len(one) for one in votes])
+        row, label = np.nonzero(shares)
+        assert (combine_votes(row, shares[row, label], 3) is not None) == combined

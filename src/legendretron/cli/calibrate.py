@@ -292,7 +292,7 @@ def _tell(
         "plot": None if plot is None else str(plot),
         "seconds": more["seconds"],
     }
-    observed = ", wrong labels among them" if noise is not None else ""
+    observed = " (labels as given, some of them wrong)" if noise is not None else ""
     view = score_view(f"on {len(y):,} rows held out{observed}", **scores)
     about = grid("calibrated", "the model" if calibrator.estimator is not None else f"predictions ({summary['input']})")
     about.add_row("rows, classes", f"{len(y):,}, {len(calibrator.classes_):,}")

@@ -417,9 +417,9 @@ def _view(summary: dict[str, Any]) -> Any:
         of_them = f", {summary['rows_without_label']:,} without a label" if summary["rows_without_label"] else ""
         table.add_row("rows left out", f"{summary['rows_left_out']:,}{of_them}")
     table.add_row("classes", f"{len(summary['classes'])}: {join_texts(map(str, summary['classes']), most=6)}")
-    table.add_row("epochs", str(summary["epochs"]))
+    table.add_row("steps" if summary["model"] == "network" else "epochs", str(summary["epochs"]))
     noise = summary["label_noise"]
-    as_they_are = ", wrong labels among them" if noise is not None and noise["rate"] > 0.0 else ""
+    as_they_are = " (labels as given, some of them wrong)" if noise is not None and noise["rate"] > 0.0 else ""
     if alone:
         table.add_row(f"accuracy, log-loss on the training rows{as_they_are}", scores(summary))
     else:

@@ -199,7 +199,9 @@ def open_source(
 
 def keep_rows(source: Source, parts: TableParts, target: str | None) -> Spool:
     """Read all rows of the files of a table once, and keep them as numbers in temporary files."""
-    return Spool(source, lambda labels: type_labels(labels, f"target column {target!r} of {str(parts.files[0])!r}"))
+    others = f" and {len(parts.files) - 1} other files" if len(parts.files) > 1 else ""
+    of_what = f"target column {target!r} of {str(parts.files[0])!r}{others}"
+    return Spool(source, lambda labels: type_labels(labels, of_what))
 
 
 def text_files(parts: TableParts, text: TextOptions | None = None) -> list[TextFile]:

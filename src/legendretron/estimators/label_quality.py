@@ -64,8 +64,8 @@ class LabelQuality(ProbabilityClassifier):
         if self._noise is None:
             raise AttributeError(
                 f"this {type(self).__name__} has no estimate of wrong labels: it is not fitted, or label_noise is None, or "
-                "label_noise is 'auto' but the penalties or class_weight were given, so it was not estimated. Set "
-                "label_noise='symmetric'."
+                "label_noise is 'auto' but it was not estimated, as penalties or class_weight were given, or no row could be "
+                "held out. Set label_noise='symmetric'."
             )
         return self._noise
 

@@ -138,7 +138,8 @@ class LegendreNetClassifier(SavedNetworkClassifier):
     oof_score_ : float
         Out-of-fold accuracy of the model that is used; NaN if no row could be held out.
     oof_proba_ : ndarray of shape (n_samples, n_classes)
-        Out-of-fold probabilities of the training rows, by the networks; NaN for rows that were never held out. Not saved.
+        Out-of-fold probabilities of the training rows, by the networks; NaN for rows that could not be held out. Not saved,
+        and not there if ``is_linear_``.
     noise_rate_, noise_rate_interval_, noise_matrix_
         As in :class:`~legendretron.LegendreTronClassifier`.
     set_calibration_ : SetCalibration
@@ -310,7 +311,7 @@ class LegendreNetClassifier(SavedNetworkClassifier):
             make_folds(int(self.n_folds), data.X, data.y, data.rows, groups, seed + number, data.copies)
             for number in range(sizes.n_repeats)
         ]
-        for name in ("oof_proba_", "_oof_of", "_noise", "_sets"):
+        for name in ("oof_proba_", "_oof_of", "_noise", "_sets", "history_"):
             self.__dict__.pop(name, None)  # of an earlier fit
         if not repeats[0]:
             self._fit_without_folds(data, known, groups)
@@ -347,6 +348,9 @@ class LegendreNetClassifier(SavedNetworkClassifier):
             return _Networks(model, result, held_out_logits(model, result, table, repeats))
 
         networks = train(known)
+        if not np.isfinite(networks.logits).all(1).any():  # of a handful of rows, none was held out in all repeats
+            self._fit_without_folds(data, known, groups)
+            return
         noise, found = known, None
         if votes is not None:
             rates = check_votes(votes, self._labelled(networks, table, data, repeats)[0])
@@ -493,7 +497,7 @@ class LegendreNetClassifier(SavedNetworkClassifier):
         if groups is not None or is_learned(self.label_noise):
             which = "groups" if groups is not None else spell("label_noise", self.label_noise)
             raise ValueError(
-                f"{which} needs rows to hold out of classes that the other rows have, and there are none; leave it out."
+                f"{which} needs rows to hold out whose classes the other rows have as well, and there are none; leave it out."
             )
         if known is not None:
             self._noise = FittedNoise.from_noise(known, np.bincount(data.labels) / len(data.labels), known=True)

@@ -204,7 +204,8 @@ class ProbabilityClassifier(Classifier, BaseEstimator):  # type: ignore[misc]
         """Calibrate on probabilities of rows and classes from 0, both in the order of ``classes_``."""
         noise, least = (None, None) if clean else self._noise_matrices()
         if noise is not None and np.linalg.cond(noise) > _WORST_CONDITION:
-            noise = least  # fewer wrong labels make larger sets, and none the largest
+            # fewer wrong labels make larger sets, and none the largest; a copy, as saved tensors share no memory
+            noise = None if least is None else least.copy()
             if least is not None and np.linalg.cond(least) > _WORST_CONDITION:
                 noise = least = None
         seen = weight > 0

@@ -80,6 +80,10 @@ class SavedNetworkClassifier(SavedModel, LabelQuality):
     _dtype: np.dtype[Any]
     _oof_of: str
 
+    def _check_layers(self) -> None:
+        """Check ``hidden_layers``, and raise a ``ValueError`` that names it."""
+        raise NotImplementedError
+
     def to_state(self) -> dict[str, Any]:
         """See :meth:`SavedModel.to_state`."""
         noise, history, sets = (getattr(self, name, None) for name in ("_noise", "history_", "_sets"))
@@ -109,6 +113,7 @@ class SavedNetworkClassifier(SavedModel, LabelQuality):
             parameters["hidden_layers"] = tuple(parameters["hidden_layers"])
         estimator = cls(**parameters)
         validate_parameters(estimator)
+        estimator._check_layers()
         estimator.classes_ = classes_from_state(state["classes"])
         n_classes = len(estimator.classes_)
         scores = LinearScores if state["is_linear"] else NetworkScores

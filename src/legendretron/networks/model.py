@@ -28,12 +28,12 @@ from legendretron.simplex import predicted_class
 from legendretron.training.features import Features
 from legendretron.training.model import Model
 
-__all__ = ["NetworkModel", "fade", "layer_sizes"]
+__all__ = ["SELU", "NetworkModel", "fade", "layer_sizes"]
 
 #: Factors on what is trained, and so on its rate: of the inputs' scales, of biases, of shares of the identity.
 _SCALE, _BIAS, _MIX = 6.0, 0.1, 0.1
 #: Slope of SELU below 0, over that above, and that above.
-_SELU = 1.6732632423543772, 1.0507009873554805
+SELU = 1.6732632423543772, 1.0507009873554805
 #: Numbers that masks of dropout are taken from, at a place that depends on the step; at least so many times those of a step.
 _POOL, _TIMES = 2**20, 4
 _STRIDE = 7_368_787
@@ -246,7 +246,7 @@ class NetworkModel(Model):
             dh.mul_(root if mask is None else mask * root)
             torch.sum(active.sub_(below).mul_(dh), 1, out=of_mixes[number - 1]).mul_(_MIX)
             curved = dh * self._share(number - 1)
-            dz = torch.ops.aten.elu_backward(curved, *_SELU, 1.0, False, below).add_(dh).sub_(curved)
+            dz = torch.ops.aten.elu_backward(curved, *SELU, 1.0, False, below).add_(dh).sub_(curved)
         batch.gradient(dz, of_weights[0], cleared)
         torch.sum(dz, 1, out=of_biases[0]).mul_(_BIAS)
         torch.sum(of_weights[0] * self.weights[0], 2, out=of_scale).mul_(_SCALE * self.units)

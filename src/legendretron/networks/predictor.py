@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from legendretron._internal.fields import array, check_fields
 from legendretron.networks.inputs import NetworkInputs, encode
-from legendretron.networks.model import NetworkModel
+from legendretron.networks.model import SELU, NetworkModel
 from legendretron.simplex import append_reference
 
 __all__ = ["LinearScores", "NetworkScores", "Scores"]
@@ -25,6 +25,14 @@ _INPUTS = {
     "low": array(None),
     "slope": array(None),
 }
+
+
+def _selu(z: Tensor) -> Tensor:
+    """SELU; ONNX Runtime has none in double precision."""
+    if z.dtype != torch.float64:
+        return functional.selu(z)
+    below, above = SELU
+    return above * (z.clamp(min=0.0) + below * (z.clamp(max=0.0).exp() - 1.0))
 
 
 class Scores(nn.Module):
@@ -100,7 +108,7 @@ class NetworkScores(Scores):
         weight, bias = layers[0]
         z = torch.baddbmm(bias, inputs.to(weight.dtype).unsqueeze(0).expand(len(weight), -1, -1), weight)
         for k, (weight, bias) in enumerate(layers[1:]):
-            z = torch.baddbmm(bias, torch.lerp(z, functional.selu(z), getattr(self, f"share_{k}")), weight)
+            z = torch.baddbmm(bias, torch.lerp(z, _selu(z), getattr(self, f"share_{k}")), weight)
         return z.double().mean(0)
 
     @classmethod

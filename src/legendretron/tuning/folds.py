@@ -73,7 +73,10 @@ def _split(cv: Any, X: Any, y: np.ndarray, rows: np.ndarray, groups: Any, seed: 
     if groups is not None:
         n_folds = min(n_folds, len(np.unique(groups[rows])))
         if n_folds < 2:
-            raise ValueError("groups must hold at least 2 groups to choose strengths by cross-validation, got 1.")
+            raise ValueError("groups has only 1 distinct value, but cross-validation needs at least 2.")
+        n_folds = min(n_folds, int(counts.max()))
+        if n_folds < 2:  # every class has a single row
+            return []
         splitter = StratifiedGroupKFold(n_folds, shuffle=True, random_state=seed)
         return [(rows[a], rows[b]) for a, b in splitter.split(np.zeros(len(rows)), labels, groups[rows])]
     if cv is None and len(rows) >= ONE_SPLIT_FROM:

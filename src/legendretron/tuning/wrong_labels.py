@@ -212,6 +212,10 @@ def combine_votes(copies: np.ndarray, weight: np.ndarray, n_classes: int) -> Com
         return None
     most = np.zeros(len(of_row))
     np.maximum.at(most, copies, votes)
+    right, other = 1.0 - rate + rate * chance, rate * chance
+    unanimous, expected = float(part @ (most == n)), right**n + (n_classes - 1) * other**n
+    if abs(unanimous - expected) > SURE_ERRORS * math.sqrt(float(part**2 @ np.ones(len(part))) / 4.0) + _LEAST_SHARE:
+        return None  # rows of unequal numbers of votes, or rows of which some are far harder than others
 
     def combine(rate: float) -> tuple[np.ndarray, float]:
         log_odds = math.log(1.0 + n_classes * (1.0 - rate) / rate)
