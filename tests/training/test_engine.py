@@ -9,6 +9,7 @@ import torch
 from legendretron.links import SoftmaxLink
 from legendretron.training import DivergedError, train
 from legendretron.training.penalty import Penalty
+from legendretron.training.step import _flush_subnormals
 from tests.training.conftest import LINKS
 
 every_link = pytest.mark.parametrize("link", LINKS)
@@ -158,3 +159,19 @@ def test_a_run_that_diverges_does_not_take_the_others_with_it(problem):
     train(alone, problem.sample([1]), problem.settings([1]))
     assert torch.allclose(model.flat[0], alone.flat[0], rtol=1e-8, atol=1e-10)
     assert model.flat[1].isnan().all()
+
+
+def test_compiled_steps_flush_subnormal_numbers_and_restore_what_was_set():
+    tiny = torch.full((8,), 1e-40)
+    with _flush_subnormals(torch.float32):
+        inside = float((tiny * 1.0).sum())
+    assert inside == 0.0 or not torch.set_flush_denormal(False)  # not every processor can
+    with _flush_subnormals(torch.float64):
+        assert float((tiny * 1.0).sum()) > 0.0
+    assert float((tiny * 1.0).sum()) > 0.0
+    if torch.set_flush_denormal(True):
+        with _flush_subnormals(torch.float32):
+            pass
+        flushed = float((tiny * 1.0).sum()) == 0.0
+        torch.set_flush_denormal(False)
+        assert flushed
