@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from legendretron._internal.chunks import chunks_in_cache
 from legendretron._internal.features import check_features
 from legendretron._internal.labels import check_labels
-from legendretron._internal.parameters import ParameterError, spell
+from legendretron._internal.parameters import spell
 from legendretron._internal.sklearn_compat import Interval, StrOptions, check_sample_weight, validates_parameters
 from legendretron._internal.validation import check_device
 from legendretron.calibration.link import CalibratedLink
@@ -270,13 +270,6 @@ class LegendreNetClassifier(SavedNetworkClassifier):
             raise ValueError(
                 f"X is a sparse matrix, but {type(self).__name__} takes dense features only; LegendreTronClassifier takes "
                 "sparse ones, or give X.toarray()."
-            )
-
-    def _check_layers(self) -> None:
-        given = np.asarray((1,) if isinstance(self.hidden_layers, str) else self.hidden_layers)
-        if given.ndim != 1 or not len(given) or given.dtype.kind not in "iu" or (given < 1).any():
-            raise ParameterError(
-                "hidden_layers", f"must be positive numbers of units, such as (128, 128), got {self.hidden_layers!r}."
             )
 
     def _fit(self, data: _Data, groups: Any) -> None:

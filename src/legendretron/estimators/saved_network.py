@@ -20,6 +20,7 @@ from legendretron._internal.fields import (
     one_of,
     optional,
 )
+from legendretron._internal.parameters import ParameterError
 from legendretron._internal.sklearn_compat import validate_parameters
 from legendretron.calibration.prediction_sets import SetCalibration
 from legendretron.estimators.classes import swap_classes
@@ -67,6 +68,7 @@ class _ScoresLink(nn.Module):
 class SavedNetworkClassifier(SavedModel, LabelQuality):
     """Base of the classifier that puts a link on networks: what it saves, and exports."""
 
+    hidden_layers: Any
     is_linear_: bool
     network_log_loss_: float
     linear_log_loss_: float
@@ -81,8 +83,11 @@ class SavedNetworkClassifier(SavedModel, LabelQuality):
     _oof_of: str
 
     def _check_layers(self) -> None:
-        """Check ``hidden_layers``, and raise a ``ValueError`` that names it."""
-        raise NotImplementedError
+        given = np.asarray((1,) if isinstance(self.hidden_layers, str) else self.hidden_layers)
+        if given.ndim != 1 or not len(given) or given.dtype.kind not in "iu" or (given < 1).any():
+            raise ParameterError(
+                "hidden_layers", f"must be positive numbers of units, such as (128, 128), got {self.hidden_layers!r}."
+            )
 
     def to_state(self) -> dict[str, Any]:
         """See :meth:`SavedModel.to_state`."""
