@@ -24,7 +24,7 @@ from legendretron.calibration.map import CalibrationMap, with_floor
 from legendretron.calibration.problem import CalibrationFit, CalibrationMetric, CalibrationRuns
 from legendretron.links.noise_models import observed_loss
 
-__all__ = ["Calibration", "calibrate", "usual_strength"]
+__all__ = ["Calibration", "calibrate", "draw_folds"]
 
 _STRENGTHS = (0.01, 0.04, 0.16, 0.64, 2.5, 10.0)
 #: Prior weight of temperature scaling; the other candidates have equal shares of the rest.
@@ -52,6 +52,11 @@ _TOL_HELD_OUT, _TOL = 5e-3, 1e-3
 def usual_strength(rows: float, n_classes: int) -> float:
     """What a strength of 1 stands for: ``(1000 / n) ** 0.75 * (C / 10) ** 0.5``."""
     return float((1000.0 / rows) ** 0.75 * (n_classes / 10.0) ** 0.5)
+
+
+def draw_folds(n: int, n_folds: int = 5) -> np.ndarray:
+    """Number of the fold of each row; not stratified, see the module."""
+    return np.random.RandomState(0).permutation(n) % min(n_folds, n)
 
 
 class Calibration(NamedTuple):
@@ -198,8 +203,8 @@ def calibrate(
             result.bias[~seen] = _keep_odds(result, s, seen, share_of_rows, 1.0 + float(shared[0]), float(shared[1]))
         return result.cpu().eval()
 
-    if fold is None:  # not stratified, see above
-        fold = np.random.RandomState(0).permutation(n) % min(n_folds, n)
+    if fold is None:
+        fold = draw_folds(n, n_folds)
     n_folds = int(fold.max()) + 1
     without = torch.from_numpy(fold[:, None] != np.arange(n_folds)).to(device)  # (n, folds)
 

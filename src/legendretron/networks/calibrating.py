@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from legendretron.calibration.fitting import Calibration, calibrate
+from legendretron.calibration.fitting import Calibration, calibrate, draw_folds
 from legendretron.links import LabelNoise, SymmetricNoise
 
 __all__ = ["learn_map"]
@@ -33,7 +33,7 @@ def learn_map(
     # a matrix: each row counts for every class that it may be of, by what networks and label say together
     n, n_classes = scores.shape
     if fold is None:
-        fold = np.random.RandomState(0).permutation(n) % min(5, n)
+        fold = draw_folds(n)
     joint = torch.softmax(scores, -1) * noise.matrix().to(scores).mT[observed]
     posterior = (share.unsqueeze(1) * joint / joint.sum(1, keepdim=True)).reshape(-1)
     counts = posterior > 1e-6
