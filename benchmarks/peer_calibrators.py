@@ -91,7 +91,7 @@ def splines(p: np.ndarray, y: np.ndarray) -> Predict:
     least = 0.5 * p[p > 0].min()
 
     def odds(column: np.ndarray) -> np.ndarray:
-        return logit(np.clip(column, least, 1.0 - min(least, 1e-12)))[:, None]
+        return logit(np.clip(column, least, 1.0 - 1e-12))[:, None]
 
     models = {}
     for k in range(p.shape[1]):
