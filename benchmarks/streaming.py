@@ -13,6 +13,7 @@ first.
 
 from __future__ import annotations
 
+import functools
 import json
 import shutil
 import time
@@ -88,14 +89,10 @@ def write_csv(folder: Path, rows: int) -> None:
             new.rename(path.with_suffix(".csv"))
 
 
-def _files(folder: Path, rows: int) -> int:
-    """How many files have so many rows."""
-    return -(-rows // (json.loads((folder / "rows.json").read_text()) // FILES))
-
-
 def _paths(folder: Path, rows: int, suffix: str = ".parquet") -> list[str]:
     """The first files, with so many rows."""
-    return [str(folder / f"part-{number:02}{suffix}") for number in range(_files(folder, rows))]
+    in_a_file = json.loads((folder / "rows.json").read_text()) // FILES
+    return [str(folder / f"part-{number:02}{suffix}") for number in range(-(-rows // in_a_file))]
 
 
 def _dataset(folder: Path, rows: int) -> Any:
@@ -116,22 +113,18 @@ def _in_memory(folder: Path, rows: int) -> tuple[np.ndarray, np.ndarray]:
     return X, y
 
 
-def streamed(folder: Path, rows: int, settings: dict[str, Any]) -> tuple[Any, dict[str, float]]:
-    """Our training by streaming."""
-    model = LegendreTronClassifier(**settings)
+def streamed(
+    folder: Path, rows: int, settings: dict[str, Any], suffix: str = ".parquet"
+) -> tuple[Any, dict[str, float]]:
+    """Our training by streaming, from Parquet or from text."""
+    model, paths = LegendreTronClassifier(**settings), _paths(folder, rows, suffix)
     began = time.perf_counter()
-    model.fit_stream(_dataset(folder, rows), target="label")
+    model.fit_stream(paths, target="label")
     seconds = time.perf_counter() - began
     return _by_columns(model), {"seconds": seconds, **_speed(model, rows)}
 
 
-def from_csv(folder: Path, rows: int, settings: dict[str, Any]) -> tuple[Any, dict[str, float]]:
-    """Our training by streaming from text."""
-    model = LegendreTronClassifier(**settings)
-    began = time.perf_counter()
-    model.fit_stream(_paths(folder, rows, ".csv"), target="label")
-    seconds = time.perf_counter() - began
-    return _by_columns(model), {"seconds": seconds, **_speed(model, rows)}
+from_csv = functools.partial(streamed, suffix=".csv")
 
 
 def _by_columns(model: LegendreTronClassifier) -> Callable[[np.ndarray], Any]:
