@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,16 +22,14 @@ from legendretron.experiments.recipes import make_estimator, make_recipe, unconv
 from legendretron.experiments.rendering import (
     as_text,
     described,
+    draw_dots,
     markdown_table,
-    panels_for,
     read_csv,
-    save_panels,
     write_report,
 )
 from legendretron.experiments.results import Mean, Results
 from legendretron.experiments.store import round_difference
 from legendretron.paper import data as paper_data
-from legendretron.plots.axes import COLOURS
 from legendretron.trons import (
     BregmanTronClassifier,
     GLMTronClassifier,
@@ -257,28 +256,12 @@ def markdown(rows: list[dict[str, Any]], records: Sequence[Record]) -> list[str]
 
 def picture(rows: list[dict[str, Any]], path: Path) -> Path:
     """AUCs, ours and the paper's, of every method; one panel per problem."""
-    problems = list(dict.fromkeys(row["problem"] for row in rows))
-    methods = list(dict.fromkeys(row["method"] for row in rows))
-    size = (2.6 + 3.2 * len(problems), 1.6 + 0.32 * len(methods))
-    panels = panels_for(problems, size, sharey=True, sharex=True)
-    for panel, problem in zip(panels, problems, strict=True):
-        own = [row for row in rows if row["problem"] == problem]
-        at = [methods.index(row["method"]) for row in own]
-        panel.plot(
-            [row["paper"] for row in own], at, color=COLOURS[1], marker="D", markersize=7, linestyle="",
-            markerfacecolor="white", label="paper",
-        )  # fmt: skip
-        errors = [2 * row["auc: standard error"] if row["seeds"] > 1 else 0.0 for row in own]
-        panel.errorbar(
-            [row["auc"] for row in own], at, xerr=errors, color=COLOURS[0], marker="o", markersize=5, linestyle="",
-            elinewidth=1, label="ours, with two standard errors" if any(errors) else "ours",
-        )  # fmt: skip
-        panel.set(xlabel="test AUC (%)")
-        panel.set_yticks(range(len(methods)), methods)
-        panel.grid(color="0.9")
-        panel.set_axisbelow(True)
-    panels[0].invert_yaxis()
-    return save_panels(panels, path, ncols=2)
+    dots: dict[str, dict[str, dict[str, Mean]]] = {}
+    for row in rows:
+        panel = dots.setdefault(row["problem"], {"ours": {}, "paper": {}})
+        panel["ours"][row["method"]] = Mean(row["auc"], row["auc: standard error"], row["seeds"])
+        panel["paper"][row["method"]] = Mean(row["paper"], math.nan, 1)
+    return draw_dots(dots, path, "test AUC (%)")
 
 
 def report(records: list[Record], folder: Path) -> list[Path]:

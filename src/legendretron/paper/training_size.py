@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,10 +17,9 @@ from legendretron.datasets import DATASETS, load_images
 from legendretron.estimators import LegendreTronClassifier, MultinomialLogisticClassifier
 from legendretron.experiments.experiment import Batch, Experiment, Outcome, Record, Resources, Run
 from legendretron.experiments.recipes import fit_recipe, make_estimator, make_recipe
-from legendretron.experiments.rendering import as_text, described, markdown_table, panels_for, save_panels, write_report
+from legendretron.experiments.rendering import as_text, described, draw_curves, markdown_table, write_report
 from legendretron.experiments.results import Mean, Results, add_holm, verdict
 from legendretron.paper.data import facts_of, find_data, pixel_features, training_images
-from legendretron.plots.axes import COLOURS
 from legendretron.trons import ISGPLinkgisticClassifier
 
 LEARNED, PLAIN = "LegendreTron", "logistic regression"
@@ -32,8 +31,6 @@ PAIRS = ((LEARNED, PLAIN), (LEARNED, TUNED), (LEARNED, ISGP), (PLAIN, ISGP))
 LEVEL = 0.01
 #: Points of accuracy by which a model may fall short of one that it matches.
 MARGIN = 0.5
-#: Markers and lines of the models, in order: distinguishable without colours too.
-STYLES = (("o", "-"), ("s", "--"), ("^", ":"), ("D", "-."))
 
 
 def comparison(records: Sequence[Record]) -> list[dict[str, Any]]:
@@ -239,38 +236,18 @@ def markdown(rows: list[dict[str, Any]], records: Sequence[Record]) -> list[str]
     ]
 
 
-def picture(curves: Mapping[str, Sequence[tuple[Mapping[str, Any], Mean | None]]], path: Path) -> Path:
-    """Draw a panel for every data set, with a curve for every model."""
-    everything = [row for points in curves.values() for row, _ in points]
-    labels = list(dict.fromkeys(row["label"] for row in everything))
-    ticks = sorted({row["size"] for row in everything})
-    panels = panels_for(labels, (1.2 + 3.6 * len(labels), 4.2), sharex=True)
-    for panel, label in zip(panels, labels, strict=True):
-        for m, (model, points) in enumerate(curves.items()):
-            own = [(row["size"], mean) for row, mean in points if row["label"] == label and mean is not None]
-            if not own:
-                continue
-            marker, line = STYLES[m % len(STYLES)]
-            # slightly shifted, so that the error bars of models that agree can be distinguished
-            sizes = np.array([size for size, _ in own]) * 1.04 ** (m - (len(curves) - 1) / 2)
-            panel.errorbar(
-                sizes, [mean.value for _, mean in own], yerr=[2.0 * np.nan_to_num(mean.error) for _, mean in own],
-                color=COLOURS[m], marker=marker, linestyle=line, markersize=5, linewidth=1.5, elinewidth=1.2, capsize=2.5,
-                label=model,
-            )  # fmt: skip
-        panel.set(xlabel="training images", xscale="log")
-        panel.set_xticks(ticks, [f"{tick:,}" for tick in ticks], rotation=30, ha="right")
-        panel.minorticks_off()
-        panel.grid(color="0.9")
-    panels[0].set_ylabel("test accuracy (%)")
-    return save_panels(panels, path, ncols=4, title="mean over seeds; bars: two standard errors")
-
-
 def report(records: list[Record], folder: Path) -> list[Path]:
     """Write ``figure_training_size.md``, ``.csv`` and ``.png`` into a folder."""
     rows, name = comparison(records), "figure_training_size"
-    curves = {model: [(row, mean_in(row, model)) for row in rows] for model in SHORT}
-    return write_report(folder, name, markdown(rows, records), rows, picture(curves, folder / f"{name}.png"))
+    curves: dict[str, dict[str, list[tuple[float, Mean]]]] = {}
+    for row in rows:
+        for model in SHORT:
+            if mean := mean_in(row, model):
+                curves.setdefault(row["label"], {}).setdefault(model, []).append((row["size"], mean))
+    ticks = {size: f"{size:,}" for size in sorted({row["size"] for row in rows})}
+    axes = "training images", "test accuracy (%)"
+    drawn = draw_curves(curves, folder / f"{name}.png", axes, ticks, xscale="log")
+    return write_report(folder, name, markdown(rows, records), rows, drawn)
 
 
 #: Strengths of the penalty that the tuned model chooses from, and the share of the training images held out for it.
