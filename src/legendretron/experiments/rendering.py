@@ -71,7 +71,7 @@ def draw_curves(curves: Curves, path: Path, axes: tuple[str, str], ticks: Mappin
         panel.minorticks_off()
         panel.grid(color="0.9")
     panels[0].set_ylabel(axes[1])
-    return save_panels(panels, path, ncols=4, title="means; bars: two standard errors")
+    return save_panels(panels, path, ncols=min(4, 1 + len(panels)), title="means; bars: two standard errors")
 
 
 def draw_dots(dots: Dots, path: Path, label: str, **axis: Any) -> Path:
