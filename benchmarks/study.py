@@ -29,7 +29,7 @@ from legendretron.datasets import DATASETS
 from legendretron.diagnostics import expected_calibration_error
 from legendretron.experiments import Batch, Outcome, Resources, Run, render, sweep
 from legendretron.experiments.rendering import as_text, mark, markdown_table
-from legendretron.experiments.results import Comparison, Results, mean_of
+from legendretron.experiments.results import Comparison, Results, in_order, mean_of  # noqa: F401
 from legendretron.paper.data import find_data, load_prepared
 
 BASELINE = "LogisticRegressionCV"
@@ -362,13 +362,6 @@ def missing(records: Any, experiment: Any) -> str:
     done, planned = (Counter(model) for model in ((r["model"] for r in records), (r.model for r in experiment.runs())))
     lacking = [f"{model} {done[model]:,} of {n:,}" for model, n in planned.items() if done[model] < n]
     return f"**Incomplete: runs done are {'; '.join(lacking)}. What follows is about these.**" if lacking else ""
-
-
-def in_order(records: list[dict[str, Any]], **axes: Any) -> list[dict[str, Any]]:
-    """Records by the places of their values on some axes, then by seed: the same report in whatever order they come."""
-    return sorted(
-        records, key=lambda record: (*(axis.index(record[name]) for name, axis in axes.items()), record["seed"])
-    )
 
 
 # --- the command line ---

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -27,7 +27,7 @@ from legendretron.experiments.rendering import (
     read_csv,
     write_report,
 )
-from legendretron.experiments.results import Mean, Results
+from legendretron.experiments.results import Mean, Results, in_order
 from legendretron.experiments.store import round_difference
 from legendretron.paper import data as paper_data
 from legendretron.trons import (
@@ -176,14 +176,6 @@ def scores(estimator: BaseEstimator, data: BinaryImages) -> dict[str, Any]:
     }
 
 
-def in_order(records: Iterable[Record]) -> list[Record]:
-    """Records in the order of problems, methods and seeds."""
-    problems, methods = list(PROBLEMS), list(METHODS)
-    return sorted(
-        records, key=lambda record: (problems.index(record["dataset"]), methods.index(record["model"]), record["seed"])
-    )
-
-
 #: Difference to the paper, in points, from which it is printed in bold.
 NOTABLE = 1.0
 #: What is measured, besides the AUC, and the digits it is shown with.
@@ -208,7 +200,7 @@ def comparison(records: Sequence[Record]) -> list[dict[str, Any]]:
     and so is every problem of a data set.
     """
     paper = published_auc()
-    results = Results(in_order(records), "dataset", "model")
+    results = Results(in_order(records, dataset=list(PROBLEMS), model=list(METHODS)), "dataset", "model")
     rows = []
     for cell, seeds in results.cells.items():
         means = {name: mean for name in ("auc", *MEASURED) if (mean := results.mean(cell, name)) is not None}
