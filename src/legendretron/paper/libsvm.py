@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from sklearn.model_selection import train_test_split
 
-from legendretron.datasets import DATASETS, Dataset
+from legendretron.datasets import DATASETS
 from legendretron.estimators import LegendreTronClassifier, MultinomialLogisticClassifier
 from legendretron.estimators.legendretron import PaperLegendreTronClassifier
 from legendretron.experiments.experiment import Batch, Experiment, Outcome, Record, Resources, Run
@@ -274,7 +274,10 @@ def recipe(model: str, dataset: str) -> dict[str, Any]:
 
 
 def execute_splits(batch: Batch, resources: Resources) -> Outcome:
-    """Split, add noise to the training labels, train all runs side by side, and test each on its clean test rows."""
+    """Split, add noise to the training labels, train all runs side by side, and test each on its clean test rows.
+
+    The penalty is tuned if the settings say so.
+    """
     data = load_prepared(batch.dataset, resources.data)
     splits = [split_rows(data.n_rows, run.seed) for run in batch.runs]
     train, test = (np.stack(part) for part in zip(*splits, strict=True))
@@ -284,16 +287,6 @@ def execute_splits(batch: Batch, resources: Resources) -> Outcome:
             for rows, run in zip(train, batch.runs, strict=True)
         ]
     )
-    return fit_and_test(batch, resources, data, train, test, labels)
-
-
-def fit_and_test(
-    batch: Batch, resources: Resources, data: Dataset, train: np.ndarray, test: np.ndarray, labels: np.ndarray
-) -> Outcome:
-    """Train all runs of a batch side by side, with the penalty tuned if the settings say so, and test each.
-
-    ``train`` and ``test`` are rows of each run, ``(runs, n)``, and ``labels`` those to train on.
-    """
     y, seeds = data.y, [run.seed for run in batch.runs]
     # second-order fits of one model after the other gain nothing from a GPU
     device = "cpu" if batch.settings.get("solver") == "lbfgs" else resources.device
