@@ -157,23 +157,25 @@ def picture(named: Sequence[Curve], learned: Sequence[Curve], missing: Sequence[
     axes = axes_or_new(None, ncols=len(groups), figsize=(1.2 + 3.8 * len(groups), 5.2), sharey=True, squeeze=False)[0]
     for ax, problem, (title, curves) in zip(axes, ["", *problems], groups.items(), strict=True):
         colours = methods if problem else [curve.name for curve in named[1:]]
-        lines: dict[str, Line] = {}
+        lines: list[Line] = []
+        seen: set[str] = set()  # of several seeds, one is in the legend
         for curve in curves:
-            near = next((name for name, line in lines.items() if curve.distance(line.y) < _SAME), None)
+            name = "" if curve.name in seen else "log-loss" if curve is log else curve.name
+            near = next((place for place, line in enumerate(lines) if curve.distance(line.y) < _SAME), None)
             if near is not None:  # cannot be told apart, so it is named with the other
-                lines[near] = replace(lines[near], label=f"{lines[near].label}, {curve.name}")
-                continue
-            n = -1 if curve is log else colours.index(curve.name)
-            look = {"colour": "0.65", "width": 5.0} if curve is log else {"colour": n, "style": LINES[n % len(LINES)]}
-            lines[curve.name] = Line(
-                curve.probability, curve.loss_1, "log-loss" if curve is log else curve.name, **look
-            )
+                lines[near] = replace(lines[near], label=", ".join(filter(None, [lines[near].label, name])))
+            elif curve is log:
+                lines.append(Line(curve.probability, curve.loss_1, name, "0.65", width=5.0))
+            else:
+                n = colours.index(curve.name)
+                lines.append(Line(curve.probability, curve.loss_1, name, n, LINES[n % len(LINES)]))
+            seen.add(curve.name)
         nowhere = np.full(2, np.nan)
         notes = dict.fromkeys(name for where, name in missing if where == problem)
         absent = [Line(nowhere, nowhere, f"({name}: no loss)", style="none") for name in notes]
         label = "loss if class 1 is true, ℓ₁ (scaled: log 2 at ½)" if ax is axes[0] else ""
         axis = "predicted probability of class 1", label
-        Chart(*axis, [*lines.values(), *absent], title, (0.0, 1.0), (0.0, 4.0), legend="below").draw(ax)
+        Chart(*axis, [*lines, *absent], title, (0.0, 1.0), (0.0, 4.0), legend="below").draw(ax)
     return save_picture(axes[0].figure, path)
 
 
