@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import stats
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.calibration import CalibratedClassifierCV
@@ -35,9 +34,9 @@ import study
 from legendretron import LegendreTronClassifier
 from legendretron.experiments import Batch, Experiment, Outcome, Record, Resources, Run
 from legendretron.experiments.recipes import chosen_strengths, make_recipe
-from legendretron.experiments.rendering import described, mark, markdown_table, panels_for, save_panels, write_report
-from legendretron.experiments.results import Comparison, Results, mean_of
-from study import BASELINE, LEVEL, MEASURES, NOT_RUN, OURS, geometric_mean
+from legendretron.experiments.rendering import described, markdown_table, write_report
+from legendretron.experiments.results import Results
+from study import BASELINE, MEASURES, NOT_RUN, OURS
 
 SHARED = {"features": "as distributed", "splits": "stratified, a fifth to test on"}
 #: Share of the training rows on which a temperature is fitted.
@@ -164,26 +163,7 @@ def execute(batch: Batch, resources: Resources) -> Outcome:
     return Outcome(facts, runs)
 
 
-# --- numbers of the report ---
-
-
-def ours_against_baseline(results: Results, dataset: str, name: str) -> Comparison | None:
-    return study.against(results, (dataset,), OURS, BASELINE, name)
-
-
-def log_loss_ratio(results: Results, dataset: str, model: str, other: str) -> tuple[float, float] | None:
-    """Ratio of mean log-losses on the splits that both have, and the factor from it to the ends of a 99 % interval.
-
-    The standard error is that of a ratio of means of pairs, to first order.
-    """
-    a, b = results.pairs((dataset, model), (dataset, other), "log_loss")
-    if not a:
-        return None
-    ratio = mean_of(a).value / mean_of(b).value
-    if len(a) < 2:
-        return ratio, 1.0
-    error = mean_of(np.subtract(a, ratio * np.asarray(b))).error / mean_of(b).value
-    return ratio, math.exp(float(stats.t.ppf(1 - LEVEL / 2, len(a) - 1)) * error / ratio)
+# --- the report ---
 
 
 def is_logistic(record: Record) -> bool:
@@ -191,29 +171,15 @@ def is_logistic(record: Record) -> bool:
     return record.get("link_alpha") == "inf" or record.get("link") == "SoftmaxLink"
 
 
-def median_strength(records: Sequence[Record], name: str) -> float | None:
-    """Median of the finite strengths; None if there are none."""
-    numbers = [record[name] for record in records if isinstance(record.get(name), (int, float))]
-    return statistics.median(numbers) if numbers else None
-
-
-def table_of_numbers(results: Results) -> list[dict[str, Any]]:
-    """A row for each data set and model, for the CSV file: means, tests against the baseline, times and strengths."""
-    rows = []
-    for dataset, model in results.cells:
-        own, facts = results.records(dataset, model), results.facts(dataset)
-        row: dict[str, Any] = {"dataset": dataset, **{name: facts[name] for name in study.FACTS}}
-        row |= {"model": model, "seeds": len(own), **study.scored(results, (dataset,), model, SCORES, {BASELINE: ""})}
-        for name in ("fit_seconds", "fit_cpu_seconds", "predict_seconds"):
-            row[name] = results.median((dataset, model), name)
-        row["unconverged"] = sum(not record["converged"] for record in own)
-        if any("link" in record for record in own):
-            row["logistic"] = sum(map(is_logistic, own))
-            for name in ("alpha", "link_alpha"):
-                median = median_strength(own, name)
-                row[name] = "" if median is None else median
-        rows.append(row)
-    return rows
+def chosen(own: Sequence[Record]) -> dict[str, Any]:
+    """In how many runs logistic regression was chosen, and the medians of finite strengths; nothing of other models."""
+    if not any("link" in record for record in own):
+        return {}
+    found: dict[str, Any] = {"logistic": sum(map(is_logistic, own))}
+    for name in ("alpha", "link_alpha"):
+        known = [record[name] for record in own if isinstance(record.get(name), (int, float))]
+        found[name] = statistics.median(known) if known else ""
+    return found
 
 
 #: The promises: how far above the mean log-loss of the baseline ours may be, and how many times its fit may take.
@@ -223,281 +189,106 @@ EXCESS, MOST_TIMES, MEAN_TIMES = 0.02, 10.0, 5.0
 def promises(results: Results, datasets: Sequence[str]) -> list[str]:
     """What the defaults promise against the baseline, a line for each, with what breaks it."""
     cells = [(dataset, name) for dataset in datasets for name in ("log_loss", "accuracy")]
-    found = {cell: result for cell in cells if (result := ours_against_baseline(results, *cell))}
+    found = {cell: one for cell in cells if (one := study.against(results, cell[:1], OURS, BASELINE, cell[1]))}
     words = {cell: study.verdict(results, cell[:1], OURS, BASELINE, cell[1]) for cell in found}
-    words = {cell: word for cell, word in words.items() if word}
-    losses = {dataset: result for (dataset, name), result in found.items() if name == "log_loss"}
-    excess = {dataset: result.difference.value / result.other.value for dataset, result in losses.items()}
-    tested = [dataset for dataset in losses if (dataset, "log_loss") in words]
-    better = [dataset for dataset in tested if words[dataset, "log_loss"] == "better"]
-    ratios = {dataset: ratio for dataset in datasets if (ratio := study.time_ratio(results, (dataset,))) is not None}
-    mean = geometric_mean(ratios.values())
-
-    def is_far(result: Comparison) -> bool:
-        return result.difference.value > max(EXCESS * result.other.value, np.nan_to_num(result.difference.error))
+    losses = {dataset: one for (dataset, name), one in found.items() if name == "log_loss"}
+    excess = {dataset: one.difference.value / one.other.value for dataset, one in losses.items()}
+    better = [dataset for dataset in losses if words[dataset, "log_loss"] == "better"]
+    times = {dataset: ratio for dataset in datasets if (ratio := study.time_ratio(results, (dataset,))) is not None}
+    mean = study.geometric_mean(times.values())
 
     def figures(cell: tuple[str, str]) -> str:
-        result = found[cell]
-        return f"{result.mean.value:.4g} against {result.other.value:.4g}, p = {result.p:.2g}"
+        one, what = found[cell], MEASURES[cell[1]].title
+        return f"{what} on {cell[0]} is {one.mean.value:.4g} against {one.other.value:.4g}, p = {one.p:.2g}"
 
     def with_excess(dataset: str) -> str:
-        mean, other, gap = losses[dataset].mean.value, losses[dataset].other.value, losses[dataset].difference
-        errors = f", {gap.value / gap.error:+.1f} standard errors" if gap.error > 0 else ""
-        return f"{100 * excess[dataset]:+.1f} % on {dataset} ({mean:.4g} against {other:.4g}{errors})"
+        one = losses[dataset]
+        return f"{100 * excess[dataset]:+.1f} % on {dataset} ({one.mean.value:.4g} against {one.other.value:.4g})"
 
-    def line(text: str, is_tested: Any, broken: list[str], holds: Callable[[], str]) -> str:
-        if broken:
-            return f"- {text}: **does not hold: {'; '.join(broken)}.**"
-        return f"- {text}: {f'holds. {holds()}' if is_tested else 'not tested, too few splits.'}"
+    def is_far(dataset: str) -> bool:
+        gap, other = losses[dataset].difference, losses[dataset].other
+        return gap.value > max(EXCESS * other.value, np.nan_to_num(gap.error))
 
-    return [
-        line(
-            "Log-loss and accuracy significantly worse on no data set",
-            words,
-            [f"{MEASURES[c[1]].title} on {c[0]} is {figures(c)}" for c, word in words.items() if word == "worse"],
-            lambda: (
-                f"Of {len(words)} cells, {list(words.values()).count('better')} are better and "
-                f"{list(words.values()).count('=')} show no difference."
-            ),
-        ),
-        line(
-            f"Mean log-loss at most {100 * EXCESS:g} %, or one paired standard error, above on every data set",
-            losses,
-            [with_excess(dataset) for dataset, result in losses.items() if is_far(result)],
-            lambda: f"The largest difference is {with_excess(max(excess, key=excess.__getitem__))}.",
-        ),
-        line(
-            "Log-loss significantly better on some data sets",
-            tested,
-            [] if better or not tested else [f"on none of {len(tested)}"],
-            lambda: (
-                f"On {len(better)} of {len(tested)}: "
-                f"{', '.join(f'{dataset} ({100 * excess[dataset]:+.0f} %)' for dataset in better)}."
-            ),
-        ),
-        line(
-            f"A fit takes at most {MOST_TIMES:g} times as long on every data set",
-            ratios,
-            [f"{ratio:.1f} times on {dataset}" for dataset, ratio in ratios.items() if ratio > MOST_TIMES],
-            lambda: "The most is {1:.1f} times, on {0}.".format(*max(ratios.items(), key=lambda pair: pair[1])),
-        ),
-        line(
-            f"A fit takes at most {MEAN_TIMES:g} times as long in the geometric mean over the data sets",
-            ratios,
-            [f"{mean:.1f} times"] if mean > MEAN_TIMES else [],
-            lambda: f"It takes {mean:.1f} times as long.",
-        ),
-    ]
-
-
-# --- tables and picture ---
-
-
-def _quality_table(results: Results, datasets: Sequence[str], models: Sequence[str], names: Sequence[str]) -> str:
-    def cell(dataset: str, model: str) -> str:
-        means = {name: results.mean((dataset, model), name) for name in names}
-        if None in means.values():
-            return NOT_RUN
-        return " / ".join(
-            mark(f"{mean.value:.{MEASURES[name].digits}f}", study.verdict(results, (dataset,), model, BASELINE, name))
-            for name, mean in means.items()
-        )
-
-    lines = []
-    for dataset in datasets:
-        facts = results.facts(dataset)
-        shape = f"{facts['rows']:,} x {facts['features']:,}, {facts['classes']}"
-        lines.append([facts["label"], shape, *(cell(dataset, model) for model in models)])
-    return markdown_table(["data set", "rows x features, classes", *models], lines)
-
-
-def _times_table(results: Results, datasets: Sequence[str], models: Sequence[str], name: str) -> str:
-    """Median seconds of the models and, where both were run, how many times as long ours takes as the baseline."""
-
-    def seconds(dataset: str, model: str) -> str:
-        median = results.median((dataset, model), name)
-        return NOT_RUN if median is None else f"{median:.3g}"
-
-    pair = [model for model in (BASELINE, OURS) if model in models]
-    others = [model for model in models if model not in pair]
-    ratios = {
-        dataset: ratio for dataset in datasets if (ratio := study.time_ratio(results, (dataset,), name)) is not None
-    }
+    tested, said = [word for word in words.values() if word], list(words.values())
+    listed = ", ".join(f"{dataset} ({100 * excess[dataset]:+.0f} %)" for dataset in better)
+    most = max(times, key=times.__getitem__, default="")
+    furthest = max(excess, key=excess.__getitem__, default="")
     lines = [
-        [
-            results.facts(dataset)["label"],
-            *(seconds(dataset, model) for model in pair),
-            f"{ratios[dataset]:.2f}" if dataset in ratios else NOT_RUN,
-            *(seconds(dataset, model) for model in others),
-        ]
-        for dataset in datasets
+        ("Log-loss and accuracy significantly worse on no data set", tested,
+         [figures(cell) for cell, word in words.items() if word == "worse"],
+         f"Of {len(tested)} cells, {said.count('better')} are better and {said.count('=')} show no difference."),
+        (f"Mean log-loss at most {100 * EXCESS:g} %, or one paired standard error, above on every data set", losses,
+         [with_excess(dataset) for dataset in losses if is_far(dataset)],
+         f"The largest difference is {furthest and with_excess(furthest)}."),
+        ("Log-loss significantly better on some data sets", tested,
+         [] if better else [f"on none of {len(losses)}"], f"On {len(better)} of {len(losses)}: {listed}."),
+        (f"A fit takes at most {MOST_TIMES:g} times as long on every data set", times,
+         [f"{ratio:.1f} times on {dataset}" for dataset, ratio in times.items() if ratio > MOST_TIMES],
+         f"The most is {times.get(most, math.nan):.1f} times, on {most}."),
+        (f"A fit takes at most {MEAN_TIMES:g} times as long in the geometric mean over the data sets", times,
+         [f"{mean:.1f} times"] if mean > MEAN_TIMES else [], f"It takes {mean:.1f} times as long."),
+    ]  # fmt: skip
+    return [
+        f"- {text}: not tested, too few splits."
+        if not known
+        else f"- {text}: **does not hold: {'; '.join(broken)}.**"
+        if broken
+        else f"- {text}: holds. {holds}"
+        for text, known, broken, holds in lines
     ]
-    table = markdown_table(["data set", *pair, "ratio", *others], lines)
-    if not ratios:
-        return table
-    worst = max(ratios, key=ratios.__getitem__)
-    return (
-        f"{table}\n\nGeometric mean of the ratios over {len(ratios)} data sets: {geometric_mean(ratios.values()):.2f}; "
-        f"largest: {ratios[worst]:.2f}, on {worst}."
-    )
-
-
-def _strengths_table(results: Results, datasets: Sequence[str]) -> str:
-    lines = []
-    for dataset in datasets:
-        if own := results.records(dataset, OURS):
-            medians = [median_strength(own, name) for name in ("alpha", "link_alpha")]
-            shown = [NOT_RUN if median is None else f"{median:.2g}" for median in medians]
-            logistic = f"{sum(map(is_logistic, own))} of {len(own)}"
-            lines.append([results.facts(dataset)["label"], logistic, *shown])
-    head = ["data set", "chose logistic regression", "median alpha_", "median link_alpha_, where finite"]
-    return markdown_table(head, lines)
-
-
-def _ablation_table(results: Results, datasets: Sequence[str], variants: Sequence[str]) -> str:
-    lines = []
-    for dataset in datasets:
-        tried = {seed for variant in variants for seed in results.values((dataset, variant), "log_loss")}
-        if not tried:
-            continue
-        # means over the same splits: variants have fewer than the default
-        full = [loss for seed, loss in results.values((dataset, OURS), "log_loss").items() if seed in tried]
-        line = [results.facts(dataset)["label"], f"{mean_of(full).value:.3f}" if full else NOT_RUN]
-        for variant in variants:
-            mean = results.mean((dataset, variant), "log_loss")
-            word = study.verdict(results, (dataset,), variant, OURS, "log_loss")
-            line.append(mark(f"{mean.value:.3f}", word) if mean else NOT_RUN)
-        lines.append(line)
-    means = []
-    for variant in variants:
-        ratios = [ratio[0] for dataset in datasets if (ratio := log_loss_ratio(results, dataset, variant, OURS))]
-        means.append(f"{geometric_mean(ratios):.3f} ({len(ratios)} sets)" if ratios else NOT_RUN)
-    lines.append(["ratio to the default, geometric mean", "1", *means])
-    return markdown_table(["data set", OURS, *variants], lines)
-
-
-def _promises_section(results: Results, datasets: Sequence[str]) -> str:
-    """The promises, after a remark on data sets on which ours or the baseline lacks splits."""
-    both = {dataset: len(results.pairs((dataset, OURS), (dataset, BASELINE), "log_loss")[0]) for dataset in DATASETS}
-    missing = [f"{dataset} {n} of {splits_of(dataset)}" for dataset, n in both.items() if n < splits_of(dataset)]
-    remark = (
-        f"**Incomplete: splits done are {', '.join(missing)}. What follows is about these.**\n\n" if missing else ""
-    )
-    return remark + "\n".join(promises(results, datasets))
-
-
-def _unconverged(results: Results, models: Sequence[str]) -> str:
-    """How many runs of each model stopped at its limit of iterations, as its warning says."""
-    parts = []
-    for model in models:
-        own = [record for dataset, name in results.cells if name == model for record in results.records(dataset, name)]
-        if stopped := sum(not record["converged"] for record in own):
-            parts.append(f"{model} in {stopped:,} of {len(own):,} runs")
-    return f"Stopped at its limit of iterations, with a warning: {'; '.join(parts) or 'none'}."
-
-
-def draw(results: Results, datasets: Sequence[str], path: Path) -> Path | None:
-    """Draw the ratio of log-losses by data set, sorted, with 99 % intervals; None if no data set has both models."""
-    found = {d: pair for d in datasets if (pair := log_loss_ratio(results, d, OURS, BASELINE))}
-    if not found:
-        return None
-    order = sorted(found, key=lambda dataset: -found[dataset][0])
-    (panel,) = panels_for([f"Log-loss of {OURS} relative to {BASELINE}"], (7.0, 1.8 + 0.27 * len(order)))
-    looks = {
-        "better": ("#0072B2", "o", "significantly better"),
-        "": ("#666666", "D", "no significant difference"),
-        "worse": ("#D55E00", "s", "significantly worse"),
-    }
-    words = [study.verdict(results, (dataset,), OURS, BASELINE, "log_loss") for dataset in order]
-    for word, (colour, marker, label) in looks.items():
-        for place, dataset in enumerate(order):
-            if (words[place] if words[place] in looks else "") == word:
-                ratio, factor = found[dataset]
-                bar = [[ratio - ratio / factor], [ratio * factor - ratio]]
-                panel.errorbar(ratio, place, xerr=bar, fmt=marker, color=colour, capsize=3, markersize=5, label=label)
-    panel.axvline(1.0, color="black", linewidth=0.8, zorder=0)
-    _label_axes(panel, order)
-    return save_panels([panel], path, ncols=3)
-
-
-#: Ratios that may have a tick; each range of the axis shows those that leave room for their labels.
-_TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.05, 1.1, 1.25, 1.5, 2, 3, 5, 10, 20)
-
-
-def _label_axes(panel: Any, datasets: Sequence[str]) -> None:
-    panel.set_xscale("log")
-    low, high = panel.get_xlim()
-    # never so close that differences of a percent look large
-    low, high = min(low, 0.85), max(high, 1.15)
-    panel.set_xlim(low, high)
-    room = math.log(high / low) / 11
-    ticks: list[float] = [1.0]
-    for tick in sorted(_TICKS, key=lambda tick: abs(math.log(tick))):
-        if low <= tick <= high and all(abs(math.log(tick / other)) >= room for other in ticks):
-            ticks.append(tick)
-    panel.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-    panel.set_xticks([], minor=True)
-    panel.set_yticks(range(len(datasets)), datasets)
-    panel.set_ylim(-0.6, len(datasets) - 0.4)
-    panel.grid(axis="x", color="#dddddd", linewidth=0.6)
-    panel.set_axisbelow(True)
-    panel.set_xlabel("ratio of mean log-losses with 99 % interval; below 1 is better")
-    for side in ("top", "right"):
-        panel.spines[side].set_visible(False)
 
 
 def report(records: list[Record], folder: Path) -> list[Path]:
-    """Write ``defaults.md``, ``.csv`` and ``.png``."""
+    """Write ``defaults.md`` and ``.csv``."""
     records = study.in_order(records, dataset=DATASETS, model=list(MODELS))
     results = Results(records, "dataset", "model")
-    datasets, run = results.values_of("dataset"), results.values_of("model")
+    cells, run = study.cells_of(results), results.values_of("model")
     main, variants = ([model for model in group if model in run] for group in (MAIN, ABLATION))
-    picture = draw(results, datasets, folder / "defaults.png")
-    sections = ["# LegendreTronClassifier() against what one would use instead", _INTRODUCTION, study.DISCLOSURE]
-    if main:
-        sections += [
-            _quality_table(results, datasets, main, ["accuracy", "log_loss"]),
-            _unconverged(results, main),
-            "## What was promised, and what holds",
-            _promises_section(results, datasets),
-        ]
-    if picture:
-        sections += [
-            f"![Ratio of log-losses by data set]({picture.name})",
-            f"Ratio of mean log-losses, {OURS} to {BASELINE}, with 99 % intervals from the paired splits.",
-        ]
-    if main:
-        sections += [
-            "## Probabilities",
-            "Brier score / expected calibration error. The Brier score is the mean over the rows of the sum over all classes "
-            "of squared differences; the expected calibration error is that of the predicted class, in 15 bins of equal "
-            "width.",
-            _quality_table(results, datasets, main, ["brier", "calibration_error"]),
-            "## Times",
-            "Median seconds of a fit, and the median over the splits of the ratio of both times on the same split. Before a "
-            "process times a model for the first time, it fits the model to a few made-up rows, so that imports and "
-            "compilation are not counted.",
-            _times_table(results, datasets, main, "fit_seconds"),
-            "Median seconds of processor time of a fit, which do not count waiting for a core that others use:",
-            _times_table(results, datasets, main, "fit_cpu_seconds"),
-            "Median seconds to predict the probabilities of the test rows:",
-            _times_table(results, datasets, main, "predict_seconds"),
-        ]
-    if OURS in main:
-        sections += [
-            "## What the default chose",
-            "In how many splits the fitted model is logistic regression, and the strengths of the penalties.",
-            _strengths_table(results, datasets),
-            study.weak_links(results, [(dataset,) for dataset in datasets]),
-        ]
-    if variants:
-        sections += [
-            "## Ablation",
-            f"Log-loss. Bold: better than {OURS} at 99 % in a paired t-test; italic: worse.",
-            _ablation_table(results, datasets, variants),
-        ]
-    sections.append(described(records))
-    return write_report(folder, "defaults", sections, table_of_numbers(results), *([picture] if picture else []))
+    strengths = []
+    for (dataset,) in cells:
+        if own := results.records(dataset, OURS):
+            logistic, *medians = chosen(own).values()
+            shown = [f"{median:.2g}" if median else NOT_RUN for median in medians]
+            strengths.append([results.facts(dataset)["label"], f"{logistic} of {len(own)}", *shown])
+    sections = [
+        "# LegendreTronClassifier() against what one would use instead",
+        _INTRODUCTION,
+        study.DISCLOSURE,
+        study.missing(records, EXPERIMENT),
+        study.scores_table(results, cells, main, ["accuracy", "log_loss"], BASELINE),
+        study.unconverged(records, main),
+        "## What was promised, and what holds",
+        "\n".join(promises(results, results.values_of("dataset"))),
+        "## Probabilities",
+        "Brier score / expected calibration error. The Brier score is the mean over the rows of the sum over all classes "
+        "of squared differences; the expected calibration error is that of the predicted class, in 15 bins of equal "
+        "width.",
+        study.scores_table(results, cells, main, ["brier", "calibration_error"], BASELINE),
+        "## Times",
+        "Median seconds of a fit, and the median over the splits of the ratio of both times on the same split. Before a "
+        "process times a model for the first time, it fits the model to a few made-up rows, so that imports and "
+        "compilation are not counted.",
+        study.times_table(results, cells, main),
+        "Median seconds of processor time of a fit, which do not count waiting for a core that others use:",
+        study.times_table(results, cells, main, "fit_cpu_seconds"),
+        "Median seconds to predict the probabilities of the test rows:",
+        study.times_table(results, cells, main, "predict_seconds"),
+        "## What the default chose",
+        "In how many splits the fitted model is logistic regression, and the strengths of the penalties.",
+        markdown_table(
+            ["data set", "chose logistic regression", "median alpha_", "median link_alpha_, where finite"], strengths
+        ),
+        study.weak_links(results, cells),
+        "## Ablation",
+        f"Of {OURS} with one thing changed, on the same splits; better / worse at 99 % in a paired t-test.",
+        markdown_table(
+            study.VARIANTS, study.variants_table(results, cells, zip(variants, variants, strict=True), OURS)
+        ),
+        described(records),
+    ]
+    times = ("fit_seconds", "fit_cpu_seconds", "predict_seconds")
+    rows = study.numbers(results, SCORES, {BASELINE: ""}, times, lambda cell, own: chosen(own))
+    return write_report(folder, "defaults", sections, rows)
 
 
 _INTRODUCTION = (

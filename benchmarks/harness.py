@@ -110,11 +110,6 @@ def run_process(*words: object, threads: int = 1, **environment: str) -> Process
     return Process(time.perf_counter() - began, used.ru_utime + used.ru_stime, used.ru_maxrss / 1e6, output)
 
 
-def measure_apart(*options: object) -> Any:
-    """What this script prints, as JSON, in a process of its own with other options."""
-    return json.loads(run_process(sys.argv[0], *options).output.splitlines()[-1])
-
-
 def call_apart(function: Callable[..., Any], *arguments: object) -> Any:
     """What a function of a benchmark returns, as JSON, in a process of its own, so that its peak memory is known."""
     file = Path(function.__code__.co_filename)
@@ -122,79 +117,60 @@ def call_apart(function: Callable[..., Any], *arguments: object) -> Any:
     return json.loads(run_process("-c", code, PYTHONPATH=str(file.parent)).output.splitlines()[-1])
 
 
-class Benchmark(argparse.ArgumentParser):
-    """The command line of a benchmark, and its record.
-
-    Options are added as to any parser. :meth:`start` reads them; :meth:`write` writes what was measured to ``--out``.
-    """
-
-    def __init__(self, doc: str, *, cuda: bool = False, case: str | None = None) -> None:
-        super().__init__(description=doc.splitlines()[0])
-        self.case = case
-        self.add_argument("--out", type=Path, help="JSON file to write")
-        if cuda:
-            self.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
-
-    def start(self) -> argparse.Namespace:
-        """Read the options; one thread, and seed 0."""
-        self.options = self.parse_args(sys.argv[2 if self.case else 1 :])
-        self.load = os.getloadavg()[0]
-        torch.set_num_threads(1)
-        torch.manual_seed(0)
-        return self.options
-
-    def command(self) -> str:
-        """The command, with what is not at its default; folders and files of users are ``DIR``."""
-        words = ["python", f"benchmarks/{Path(sys.argv[0]).name}", *([self.case] if self.case else [])]
-        for name, value in vars(self.options).items():
-            if name == "out" or value == self.get_default(name):
-                continue
-            words.append(f"--{name.replace('_', '-')}")
-            if value is not True:
-                values = value if isinstance(value, list) else [value]
-                words += ["DIR" if isinstance(one, Path) else str(one) for one in values]
-        return "OMP_NUM_THREADS=1 " + shlex.join(words)
-
-    def write(self, **found: Any) -> None:
-        """Add command, seed, machine, versions and commit to what was measured; print it, and write it if asked to."""
-        load = {"processors": os.cpu_count(), "before": round(self.load, 1), "after": round(os.getloadavg()[0], 1)}
-        record = {
-            "command": self.command(),
-            "seed": 0,
-            **found,
-            "load": load,
-            "processor": platform.processor() or platform.machine(),
-            **provenance(getattr(self.options, "device", "cpu")),
-        }
-        text = json.dumps(round_floats(record), indent=1) + "\n"
-        if self.options.out:
-            write_atomically(self.options.out, text.encode())
-        elif "rows" not in found:
-            print(text, end="")
-
-
 def run_cases(*cases: Callable[..., dict[str, Any]]) -> None:
-    """The command line of a file of cases, ``python FILE CASE --option VALUE``, which writes the record of one.
+    """The command line of a file of cases, ``python FILE CASE --option VALUE``, which writes the record of one to ``--out``.
 
     A case is a function that returns what it has measured. Its parameters are the options, and its docstring says what it
-    measures, beside what, and how.
+    measures, beside what, and how. A file of a single case needs no ``CASE``.
     """
-    known = {case.__name__: case for case in cases}
-    asked = sys.argv[1] if len(sys.argv) > 1 else ""
+    known, words = {case.__name__: case for case in cases}, sys.argv[1:]
+    asked = cases[0].__name__ if len(cases) == 1 else words.pop(0) if words else ""
     if asked not in known:
         about = (f"  {name}: {inspect.getdoc(case).splitlines()[0]}" for name, case in known.items())
         raise SystemExit("\n".join([f"usage: python {sys.argv[0]} CASE [--help] [--option VALUE ...]", *about]))
-    benchmark = Benchmark(inspect.getdoc(known[asked]), case=asked)
+    parser = argparse.ArgumentParser(description=inspect.getdoc(known[asked]).splitlines()[0])
+    parser.add_argument("--out", type=Path, help="JSON file to write")
     for name, parameter in inspect.signature(known[asked], eval_str=True).parameters.items():
         flag, default = f"--{name.replace('_', '-')}", parameter.default
         if isinstance(default, list):
-            benchmark.add_argument(flag, default=default, nargs="+", type=type(default[0]))
+            parser.add_argument(flag, default=default, nargs="+", type=type(default[0]))
+        elif isinstance(default, bool):
+            parser.add_argument(flag, action="store_true")
         else:
             kinds = [kind for kind in get_args(parameter.annotation) or [parameter.annotation] if kind is not NoneType]
-            benchmark.add_argument(flag, default=None if default is parameter.empty else default, type=kinds[0],
-                                   required=default is parameter.empty)  # fmt: skip
-    options = vars(benchmark.start())
-    benchmark.write(**known[asked](**{name: value for name, value in options.items() if name != "out"}))
+            parser.add_argument(flag, default=None if default is parameter.empty else default, type=kinds[0],
+                                required=default is parameter.empty)  # fmt: skip
+    options = vars(parser.parse_args(words))
+    out, load = options.pop("out"), os.getloadavg()[0]
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    found = known[asked](**options)
+    record = {
+        "command": _command(asked if len(cases) > 1 else "", options, parser),
+        "seed": 0,
+        **found,
+        "load": {"processors": os.cpu_count(), "before": round(load, 1), "after": round(os.getloadavg()[0], 1)},
+        "processor": platform.processor() or platform.machine(),
+        **provenance(options.get("device", "cpu")),
+    }
+    text = json.dumps(round_floats(record), indent=1) + "\n"
+    if out:
+        write_atomically(out, text.encode())
+    elif "rows" not in found:
+        print(text, end="")
+
+
+def _command(case: str, options: dict[str, Any], parser: argparse.ArgumentParser) -> str:
+    """The command, with what is not at its default; folders and files of users are ``DIR``."""
+    words = ["python", f"benchmarks/{Path(sys.argv[0]).name}", *([case] if case else [])]
+    for name, value in options.items():
+        if value == parser.get_default(name):
+            continue
+        words.append(f"--{name.replace('_', '-')}")
+        if value is not True:
+            values = value if isinstance(value, list) else [value]
+            words += ["DIR" if isinstance(one, Path) else str(one) for one in values]
+    return "OMP_NUM_THREADS=1 " + shlex.join(words)
 
 
 def show(row: dict[str, Any]) -> dict[str, Any]:

@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from harness import Benchmark
+from harness import run_cases
 from legendretron import LegendreTronClassifier
 
 #: In the environment of all processes of a run, so that no others are killed.
@@ -166,19 +166,12 @@ def compare(
     }
 
 
-def main() -> None:
-    benchmark = Benchmark(__doc__)
-    benchmark.add_argument("--rows", type=int, default=20_000)
-    benchmark.add_argument("--epochs", type=int, default=6)
-    benchmark.add_argument("--kills", type=int, default=5)
-    options = benchmark.start()
-    found = {
-        train.__name__.removeprefix("by_"): compare(train, options.rows, options.epochs, options.kills)
-        for train in (by_torchrun, by_ray)
-    }
-    shape = [options.rows, 10, 5]
-    benchmark.write(shape=shape, epochs=options.epochs, settings=SETTINGS, workers=2, **found)
+def kill_workers(rows: int = 20_000, epochs: int = 6, kills: int = 5) -> dict[str, Any]:
+    """Coefficients of training with workers that are killed, beside those of an undisturbed one."""
+    trainings = (by_torchrun, by_ray)
+    found = {train.__name__.removeprefix("by_"): compare(train, rows, epochs, kills) for train in trainings}
+    return {"shape": [rows, 10, 5], "epochs": epochs, "settings": SETTINGS, "workers": 2, **found}
 
 
 if __name__ == "__main__":
-    main()
+    run_cases(kill_workers)

@@ -1,4 +1,4 @@
-"""Time and memory of whole fits and of commands: large, sparse, made-up and small tables, a case for each.
+"""Time and memory of whole fits and of commands: large, sparse and small tables, a case for each.
 
     OMP_NUM_THREADS=1 python benchmarks/large_table.py large_table --out docs/results/large_table.json
 
@@ -18,13 +18,15 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 from sklearn.datasets import make_classification
+from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.model_selection import train_test_split
 from threadpoolctl import threadpool_limits
 
 import study
 from harness import Times, call_apart, peak_mb, run_cases, run_process, show
-from legendretron import LegendreTronClassifier, TableClassifier
+from legendretron import LegendreNetClassifier, LegendreTronClassifier, TableClassifier
 from legendretron.datasets import read_libsvm
 from legendretron.experiments.recipes import chosen_strengths, make_recipe
 from study import BASELINE, LOGISTIC, OURS
@@ -107,6 +109,46 @@ def default_fit(
     return {"dataset": dataset, "settings": "the defaults", "runs": runs, "median_seconds": median}
 
 
+NETWORK_CASES = ["letter", "letter, 1,000 rows", "made up, 1,000,000 rows"]
+
+
+def fit_network(case: str, device: str, data: str | None, rows: int) -> dict[str, Any]:
+    """Fit networks in this process, and test them; boosting is beside them on letter."""
+    if case == NETWORK_CASES[2]:
+        X, y = made_up(rows + 100_000, seed=0)
+        train, test, X = slice(rows), slice(rows, None), X.astype(np.float32)
+    else:
+        X, y, _ = study.load("letter", data and Path(data))
+        X = X.toarray() if hasattr(X, "toarray") else X
+        order = np.random.default_rng(0).permutation(len(y))
+        train = order[: 1000 if case == NETWORK_CASES[1] else int(0.8 * len(y))]
+        test = order[int(0.8 * len(y)) :]
+    parts, before = (X[train], y[train], X[test], y[test]), peak_mb() / 1e3
+    with threadpool_limits(1):
+        for k in range(2):  # the first fit to rows of this shape compiles, or captures, its steps
+            LegendreNetClassifier(device=device, max_steps=60, random_state=k).fit(parts[0][:2000], parts[1][:2000])
+        found = study.fit_and_score(LegendreNetClassifier(device=device, random_state=0), *parts)
+        found |= {"rows": len(parts[1]), "peak_before_fit_gb": before, "peak_gb": peak_mb() / 1e3}
+        if device == "cuda":
+            found["peak_on_device_gb"] = torch.cuda.max_memory_allocated() / 1e9
+        if case != NETWORK_CASES[2]:
+            boosting = study.fit_and_score(HistGradientBoostingClassifier(random_state=0), *parts)
+            found |= {f"boosting_{name}": boosting[name] for name in ("fit_seconds", "predict_seconds", "log_loss")}
+    return found
+
+
+def network_speed(
+    data: Path | None = None, device: str = "cpu", rows: int = 1_000_000, cases: list[str] = NETWORK_CASES
+) -> dict[str, Any]:
+    """Time of LegendreNetClassifier() on letter, on a thousand rows and on a million, with the memory of the last.
+
+    Each case is fitted in a process of its own. A million rows are those of ``large_table``, in single precision. Peak
+    memory is that of the whole process, Python, libraries and data included; that on the GPU is beside it.
+    """
+    folder = None if data is None else str(data)
+    return {"cases": {case: show(call_apart(fit_network, case, device, folder, rows)) for case in cases}}
+
+
 def sparse_memory(data: Path, epochs: int = 3) -> dict[str, Any]:
     """Time and peak memory of training on news20: 15,935 x 62,061, sparse, 20 classes.
 
@@ -131,93 +173,7 @@ def sparse_memory(data: Path, epochs: int = 3) -> dict[str, Any]:
     }
 
 
-# --- tables that are made up to be hard ---
-
-
-def curved(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Three classes with curved borders, and a fourth of 30 rows."""
-    X = rng.normal(size=(12_000, 9))
-    score = X[:, 0] + 0.6 * X[:, 1] ** 2 + 0.3 * X[:, 2] * X[:, 3] + 0.25 * rng.normal(size=len(X))
-    y = np.digitize(score, [-0.3, 1.2])
-    y[np.argsort(-(X[:, 4] + X[:, 5] + 0.3 * rng.normal(size=len(X))))[:30]] = 3
-    return X, y
-
-
-def logistic(rng: np.random.Generator, n: int = 5000, d: int = 70, used: int = 20) -> tuple[np.ndarray, np.ndarray]:
-    """Two classes whose log-odds are linear."""
-    X = rng.normal(size=(n, d)) / np.sqrt(1.0 + np.arange(d) / 20.0)
-    log_odds = X[:, :used] @ rng.normal(size=used)
-    return X, (rng.random(n) < 1.0 / (1.0 + np.exp(-log_odds))).astype(int)
-
-
-def separable(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Four classes of 21 rows that planes tell apart."""
-    y = np.arange(84) % 4
-    return rng.normal(size=(4, 7))[y] * 2.5 + rng.normal(size=(84, 7)), y
-
-
-TABLES = {
-    "curved, a class of 30 rows": curved,
-    "two classes, logistic": logistic,
-    "84 rows, separable": separable,
-    "252 rows, 751 columns": lambda rng: logistic(rng, 252, 751, 40),
-}
-
-
-def made_up_tables(splits: int = 10) -> dict[str, Any]:
-    """LegendreTronClassifier() on made-up tables: curved borders and a rare class, nothing to gain, few rows, many columns.
-
-    Beside ``LogisticRegressionCV``, on the same stratified splits of 80 % to train on, one thread. What counts: how far the
-    worst split is from the median, and how long a fit takes where logistic regression is right.
-    """
-    study.warm_up(LegendreTronClassifier(random_state=0))
-    tables: dict[str, Any] = {}
-    for name, make in TABLES.items():
-        X, y = make(np.random.default_rng(0))
-        runs: dict[str, list[dict[str, Any]]] = {OURS: [], BASELINE: []}
-        for seed in range(splits):
-            X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.2, random_state=seed, stratify=y)
-            for model, own in runs.items():
-                clf = MODELS[model](seed)
-                with threadpool_limits(1):
-                    found = study.fit_and_score(clf, X_train, y_train, X_test, y_test)
-                found |= {"seed": seed, **(chosen_strengths(clf) if model == OURS else {})}
-                own.append(show({"table": name, "model": model, **found}))
-        ours, theirs = ([run["log_loss"] for run in runs[model]] for model in (OURS, BASELINE))
-        times = [a["fit_seconds"] / b["fit_seconds"] for a, b in zip(runs[OURS], runs[BASELINE], strict=True)]
-        tables[name] = {
-            "shape": [*X.shape, int(y.max()) + 1],
-            "runs": runs,
-            "log_loss": statistics.fmean(ours),
-            "log_loss_logistic": statistics.fmean(theirs),
-            "worst_to_median": max(ours) / statistics.median(ours),
-            "median_time_ratio": statistics.median(times),
-        }
-    return {"settings": SETTINGS, "tables": tables}
-
-
 # --- commands, each in a process of its own, whose peak memory is that of Python and libraries, too ---
-
-
-def many_classes(rows: int = 20_000, classes: int = 10_000) -> dict[str, Any]:
-    """Time and peak memory of the command line on 20,000 rows of 10,000 classes: fit one epoch, then evaluate.
-
-    The table of probabilities alone takes 1.6 GB in double precision; `evaluate` needs it whole for areas under ROC curves.
-    """
-
-    def run(*words: object) -> dict[str, float]:
-        found = run_process("-m", "legendretron", *words, "--quiet")
-        return {"seconds": round(found.seconds, 1), "peak_gb": round(found.peak_gb, 2)}
-
-    rng = np.random.default_rng(0)
-    labels = np.arange(rows) % classes
-    features = rng.normal(size=(classes, 10))[labels] + rng.normal(size=(rows, 10))
-    with tempfile.TemporaryDirectory() as folder:
-        data, model = Path(folder, "data.parquet"), Path(folder, "model.safetensors")
-        pd.DataFrame(features, columns=list("abcdefghij")).assign(label=labels).to_parquet(data)
-        fit = run("fit", data, "-t", "label", "-o", model, "--epochs", 1, "--seed", 0)
-        evaluate = run("evaluate", model, data, "-t", "label")
-    return {"shape": [*features.shape, classes], "fit, one epoch": fit, "evaluate": evaluate}
 
 
 def report_speed(rows: int = 100_000, threads: int = 1) -> dict[str, Any]:
@@ -294,4 +250,4 @@ def start_speed(rounds: int = 7) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    run_cases(large_table, default_fit, sparse_memory, made_up_tables, many_classes, report_speed, start_speed)
+    run_cases(large_table, default_fit, network_speed, sparse_memory, report_speed, start_speed)

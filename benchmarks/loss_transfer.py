@@ -12,6 +12,7 @@ log-loss. A run is one fit and one test, in one process with one thread; a sweep
 from __future__ import annotations
 
 import functools
+import math
 import time
 import warnings
 from collections.abc import Callable
@@ -28,7 +29,7 @@ from legendretron import LegendreTronClassifier, Link, distill
 from legendretron.datasets import flip_labels, load_images, symmetric_transition
 from legendretron.experiments import Batch, Experiment, Outcome, Record, Resources
 from legendretron.experiments.recipes import chosen_strengths, make_recipe
-from legendretron.experiments.rendering import as_text, described, markdown_table, write_report
+from legendretron.experiments.rendering import described, markdown_table, write_report
 from legendretron.experiments.results import Results
 from legendretron.paper.data import find_data, load_prepared
 from study import BASELINE, LEVEL, LOGISTIC, MEASURES, OURS
@@ -202,93 +203,57 @@ def find(dataset: str, resources: Resources, on_download: Any) -> str:
 
 # --- the report ---
 
-SHOWN = ("accuracy", "log_loss")
 SCORES = ("accuracy", "log_loss", "brier", "calibration_error")
-
-
-def _introduction(results: Results, repetitions: int) -> str:
-    sizes = sorted({results.facts(task)["rows"] for task in results.values_of("dataset")})
-    rows = " or ".join(f"{size:,}" for size in sizes)
-    return (
-        f"A loss is learned on {rows} rows of a source and kept. With it, `LegendreTronClassifier(link=...)` is trained "
-        "on as many rows of a target: a convex problem, solved to the minimum. Beside it, "
-        f"`{BASELINE}` and `{OURS}` are fitted to the same target rows; all choose their penalty by cross-validation. "
-        f"{repetitions} repetitions with other rows; paired t-tests at {100 * (1 - LEVEL):g} %."
-    )
-
-
-def _scores_table(results: Results) -> str:
-    lines = []
-    for task, model in results.cells:
-        means = [as_text(results.mean((task, model), name), MEASURES[name].digits) for name in SHOWN]
-        tests = []
-        for other in (BASELINE, OURS):  # such as "better / =": accuracy, then log-loss
-            words = [study.verdict(results, (task,), model, other, name) for name in SHOWN]
-            tests.append(" / ".join(words) if results.records(task, other) and model != other else "")
-        lines.append([task, model, *means, *tests, f"{results.median((task, model), 'fit_seconds'):.1f}"])
-    head = ["task", "model", *(MEASURES[name].title for name in SHOWN)]
-    return markdown_table([*head, f"against {BASELINE}", f"against {OURS}", "seconds to fit"], lines)
-
-
-def _counts_table(results: Results) -> str:
-    lines = []
-    for model in TRANSFERRED:
-        for other in (BASELINE, OURS):
-            for name in SHOWN:
-                tasks = [t for t in results.values_of("dataset") if study.against(results, (t,), model, other, name)]
-                words = [study.verdict(results, (task,), model, other, name) for task in tasks]
-                counts = [str(words.count(word)) for word in ("better", "worse")]
-                lines.append([model, other, MEASURES[name].title, *counts, str(len(tasks))])
-    return markdown_table(["model", "against", "measure", "better", "worse", "tasks"], lines)
-
-
-def _certificates(records: list[Record]) -> str:
-    own = [record for record in records if record["model"] in TRANSFERRED]
-    if not own:
-        return ""
-    certified, largest = sum(bool(r["certified"]) for r in own), max(r["gradient_norm"] for r in own)
-    return f"{certified} of {len(own)} fits are certified by the gradient; its largest entry is at most {largest:.1e}."
-
-
-def _gaps_table(results: Results) -> str:
-    lines = []
-    for task, model in results.cells:
-        if model == DISTILLED:
-            names = ("mean_kl", "max_difference", "agreement")
-            kl, most, agreement = (results.median((task, model), f"gap_{name}") for name in names)
-            lines.append([task, f"{kl:.4f}", f"{most:.2f}", f"{100 * agreement:.1f} %"])
-    return markdown_table(["task", "mean KL divergence", "largest difference", "same class predicted"], lines)
 
 
 def report(records: list[Record], folder: Path) -> list[Path]:
     """Write ``loss_transfer.md`` and ``.csv``."""
     records = study.in_order(records, dataset=list(TASKS), model=EXPERIMENT.models)
     results = Results(records, "dataset", "model")
-    tasks, counts = results.values_of("dataset"), [len(own) for own in results.cells.values()]
+    cells, models = study.cells_of(results), results.values_of("model")
+    sizes = sorted({results.facts(task)["rows"] for (task,) in cells})
+    own = [record for record in records if record["model"] in TRANSFERRED]
+    largest = max((record["gradient_norm"] for record in own), default=math.nan)
+    counted = [
+        [model, other, *(study.counts(results, cells, model, other, name) for name in SCORES)]
+        for model in TRANSFERRED
+        for other in (BASELINE, OURS)
+    ]
+    gaps = []
+    for task, model in results.cells:
+        if model == DISTILLED:
+            names = ("mean_kl", "max_difference", "agreement")
+            kl, most, agreement = (results.median((task, model), f"gap_{name}") for name in names)
+            gaps.append([task, f"{kl:.4f}", f"{most:.2f}", f"{100 * agreement:.1f} %"])
     sections = [
         "# Loss transfer",
-        _introduction(results, max(counts)),
-        "\n".join(f"- {task}: {TASKS[task].note}." for task in tasks),
+        f"A loss is learned on {' or '.join(f'{size:,}' for size in sizes)} rows of a source and kept. With it, "
+        "`LegendreTronClassifier(link=...)` is trained on as many rows of a target: a convex problem, solved to the minimum. "
+        f"Beside it, `{BASELINE}` and `{OURS}` are fitted to the same target rows; all choose their penalty by "
+        f"cross-validation. {max(map(len, results.cells.values()))} repetitions with other rows; paired t-tests at "
+        f"{100 * (1 - LEVEL):g} %.",
+        "\n".join(f"- {task}: {TASKS[task].note}." for (task,) in cells),
         study.incomplete(results, len(TASKS), REPETITIONS, "repetitions", "tasks"),
         "## Scores on the target",
-        "Means with standard errors; tests of accuracy / log-loss. The seconds are those of the fit to the target alone.",
-        _scores_table(results),
-        "## In how many tasks a transferred loss is better or worse",
-        _counts_table(results),
+        f"Accuracy / log-loss, means with standard errors; bold: better than {BASELINE}, italic: worse.",
+        study.scores_table(results, cells, models, SCORES[:2], BASELINE, errors=True),
+        "Seconds of the fit to the target alone:",
+        study.times_table(results, cells, models),
+        "## In how many tasks a transferred loss is better / worse",
+        markdown_table(["model", "against", *(MEASURES[name].title for name in SCORES)], counted),
         "## Certificates",
-        _certificates(records),
+        f"{sum(bool(record['certified']) for record in own)} of {len(own)} fits are certified by the gradient; its largest "
+        f"entry is at most {largest:.1e}.",
         "## What distilling leaves",
         "Between the composite link that was learned on the source and the canonical link nearest to it; medians:",
-        _gaps_table(results),
+        markdown_table(["task", "mean KL divergence", "largest difference", "same class predicted"], gaps),
         "## How it was run",
         described(records),
     ]
-    rows = []
-    for task, model in results.cells:
-        row = {"task": task, "model": model, "repetitions": len(results.cells[task, model])}
-        row |= study.scored(results, (task,), model, SCORES, {BASELINE: ", logistic", OURS: ", default"})
-        rows.append(row | {name: results.median((task, model), name) for name in ("learn_seconds", "fit_seconds")})
-    return write_report(folder, "loss_transfer", sections, rows)
+    others = {BASELINE: ", logistic", OURS: ", default"}
+    return write_report(
+        folder, "loss_transfer", sections, study.numbers(results, SCORES, others, ("learn_seconds", "fit_seconds"))
+    )
 
 
 EXPERIMENT = Experiment(

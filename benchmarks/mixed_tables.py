@@ -11,10 +11,8 @@ memory of an encoder that is given a large table in parts. Needs the extras ``cl
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import io
-import json
 import re
 import tempfile
 import time
@@ -33,7 +31,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
 
 import legendretron
-from harness import Benchmark, measure_apart, peak_mb
+from harness import call_apart, peak_mb, run_cases
 from legendretron import LegendreTronClassifier, MultinomialLogisticClassifier, TableClassifier, TableEncoder
 from legendretron.cli import main as command_line
 
@@ -193,14 +191,8 @@ def in_parts(rows: int, part: int = 50_000) -> dict[str, float]:
     }
 
 
-def main() -> None:
-    benchmark = Benchmark(__doc__)
-    benchmark.add_argument("--rows", type=int, default=2_000_000, help="of the large table")
-    benchmark.add_argument("--in-parts", action="store_true", help=argparse.SUPPRESS)
-    options = benchmark.start()
-    if options.in_parts:  # in a process of its own, for its memory
-        print(json.dumps(in_parts(options.rows)))
-        return
+def mixed_tables(rows: int = 2_000_000) -> dict[str, Any]:
+    """Tables with text, dates and gaps, beside a pipeline; and so many rows of one in parts."""
     tables = {}
     for name, make in TABLES.items():
         frame, y = make()
@@ -211,8 +203,8 @@ def main() -> None:
             "differences": {kind: differences(frame, y, classifier) for kind, classifier in classifiers().items()},
             "held_out": held_out_scores(frame, y),
         }
-    benchmark.write(tables=tables, in_parts=measure_apart("--in-parts", "--rows", options.rows))
+    return {"tables": tables, "in_parts": call_apart(in_parts, rows)}
 
 
 if __name__ == "__main__":
-    main()
+    run_cases(mixed_tables)

@@ -262,11 +262,6 @@ def _ranks(results: Results, tables: list[str], noise: float, name: str) -> dict
     return dict(zip(complete, rankdata(scores, axis=0).mean(1).tolist(), strict=True))
 
 
-def _ratios(results: Results, tables: list[str], noise: float, model: str, other: str, name: str) -> list[float]:
-    found = [study.against(results, (table, noise), model, other, name) for table in tables]
-    return [max(one.mean.value, FLOOR) / max(one.other.value, FLOOR) for one in found if one is not None]
-
-
 def _on_one_machine(results: Results, table: str, noise: float, model: str) -> bool:
     """Whether a model and the networks were timed on the same machine."""
     kinds = [
@@ -280,9 +275,9 @@ def _summary(results: Results, tables: list[str], noise: float) -> str:
     ranks = {name: _ranks(results, tables, noise, name) for name in ("log_loss", "accuracy")}
     lines = []
     for model in COMPARED:
-        loss = _ratios(results, tables, noise, model, NETWORK, "log_loss")
-        timed = [table for table in tables if _on_one_machine(results, table, noise, model)]
-        seconds = _ratios(results, timed, noise, model, NETWORK, "fit_cpu_seconds")
+        loss = study.ratios(results, [(table, noise) for table in tables], model, NETWORK, least=FLOOR)
+        timed = [(table, noise) for table in tables if _on_one_machine(results, table, noise, model)]
+        seconds = study.ratios(results, timed, model, NETWORK, "fit_cpu_seconds", least=FLOOR)
         if loss:
             rank = [f"{ranks[name][model]:.2f}" if model in ranks[name] else study.NOT_RUN for name in ranks]
             wins = f"{sum(ratio > 1.0 for ratio in loss)} of {len(loss)}"
@@ -292,34 +287,15 @@ def _summary(results: Results, tables: list[str], noise: float) -> str:
     return markdown_table(["model", *head], lines)
 
 
-def _parts_table(results: Results, tables: list[str]) -> str:
+def _parts_table(results: Results) -> str:
     """Log-losses of networks with a part changed, and with another link, against those of networks as they come."""
-    lines = []
-    for part in PARTS:
-        if ratios := _ratios(results, tables, 0.0, f"{NETWORK}, {part}", NETWORK, "log_loss"):
-            lines.append([part, f"{study.geometric_mean(ratios):.3f}", f"{len(ratios)} tables"])
-    own = [record for table in tables for record in results.records(table, 0.0, NETWORK) if "other_links" in record]
+    cells = study.cells_of(results, 0.0)
+    lines = study.variants_table(results, cells, {part: f"{NETWORK}, {part}" for part in PARTS}, NETWORK, FLOOR)
+    own = [record for cell in cells for record in results.records(*cell, NETWORK) if "other_links" in record]
     for link in own[0]["other_links"] if own else ():
         ratios = [max(record["other_links"][link], FLOOR) / max(record["log_loss"], FLOOR) for record in own]
-        lines.append([link, f"{study.geometric_mean(ratios):.3f}", f"{len(ratios)} fits"])
-    return markdown_table(["changed", "log-loss / that of networks as they come", "of"], lines)
-
-
-def _table(results: Results, noise: float) -> str:
-    shown = [model for model in COMPARED if any(cell[1:] == (noise, model) for cell in results.cells)]
-    lines = []
-    for table in [
-        table for table in results.values_of("dataset") if results.values((table, noise, NETWORK), "log_loss")
-    ]:
-        facts = results.facts(table)
-        line = [table, f"{facts['rows']:,} x {facts['features']}, {facts['classes']}"]
-        for model in shown:
-            cell = (table, noise, model)
-            values = [results.values(cell, name) for name in ("accuracy", "log_loss")]
-            means = [statistics.fmean(value.values()) for value in values if value]
-            line.append(f"{means[0]:.1f} / {means[1]:.3f}" if len(means) == 2 else study.NOT_RUN)
-        lines.append(line)
-    return markdown_table(["table", "rows, columns, classes", *shown], lines)
+        lines.append([link, f"{study.geometric_mean(ratios):.3f}", f"{len(ratios)} fits", study.NOT_RUN])
+    return markdown_table(study.VARIANTS, lines)
 
 
 def report(records: list[Record], folder: Path) -> list[Path]:
@@ -335,6 +311,7 @@ def report(records: list[Record], folder: Path) -> list[Path]:
     ]
     for noise in sorted(results.values_of("noise")):
         tables = [t for t in results.values_of("dataset") if results.values((t, noise, NETWORK), "log_loss")]
+        shown = [model for model in COMPARED if any(cell[1:] == (noise, model) for cell in results.cells)]
         parts = {
             "On all {} tables:": tables,
             "On the {} tables on which constants were chosen:": [table for table in tables if table in CHOSEN_ON],
@@ -344,37 +321,29 @@ def report(records: list[Record], folder: Path) -> list[Path]:
         for title, some in parts.items():
             if some:
                 sections += [title.format(len(some)), _summary(results, some, noise)]
-        for other in (HGB, CATBOOST):
-            if not any(cell[1:] == (noise, other) for cell in results.cells):
-                continue
-            ahead = [
-                t for t in tables if (r := _ratios(results, [t], noise, other, NETWORK, "log_loss")) and r[0] < 1.0
-            ]
+        for other in (model for model in (HGB, CATBOOST) if model in shown):
+            ratios = {table: study.ratios(results, [(table, noise)], other, NETWORK, least=FLOOR) for table in tables}
+            ahead = [table for table, own in ratios.items() if own and own[0] < 1.0]
             sections.append(f"{other} has the lower log-loss on {', '.join(ahead) or 'none'}.")
-        sections += ["Accuracy in % / log-loss:", _table(results, noise)]
+        cells = [(table, noise) for table in tables]
+        sections += ["Accuracy in % / log-loss:", study.scores_table(results, cells, shown, ["accuracy", "log_loss"])]
     sections += [
         "## What the parts give",
         "With right labels. *A temperature* and *no link* are in place of the learned link; *mean of probabilities* is of "
         "each network's own, in place of one link for the mean of the logits.",
-        _parts_table(results, results.values_of("dataset")),
+        _parts_table(results),
         "## How it was run",
         described(records),
     ]
-    return write_report(folder, "network", sections, _numbers(results))
-
-
-def _numbers(results: Results) -> list[dict[str, Any]]:
-    """A row for each table, noise and model, for the CSV file."""
-    rows = []
-    for table, noise, model in results.cells:
-        facts = results.facts(table)
-        row: dict[str, Any] = {"dataset": table, **{name: facts[name] for name in study.FACTS}, "noise": noise}
-        row |= {"model": model, "chosen_on": table in CHOSEN_ON, "splits": len(results.records(table, noise, model))}
-        row |= study.scored(results, (table, noise), model, ("accuracy", "log_loss", "brier"), {NETWORK: ""})
-        for name in ("fit_seconds", "fit_cpu_seconds", "predict_seconds"):
-            row[name] = results.median((table, noise, model), name)
-        rows.append(row)
-    return rows
+    times = ("fit_seconds", "fit_cpu_seconds", "predict_seconds")
+    rows = study.numbers(
+        results,
+        ("accuracy", "log_loss", "brier"),
+        {NETWORK: ""},
+        times,
+        lambda cell, own: {"chosen_on": cell[0] in CHOSEN_ON},
+    )
+    return write_report(folder, "network", sections, rows)
 
 
 EXPERIMENT = Experiment(
@@ -394,7 +363,4 @@ EXPERIMENT = Experiment(
 )
 
 if __name__ == "__main__":
-    # by its name, so that other processes import this file and keep the data and warm models from run to run
-    import network
-
-    study.run_from_command_line(network.EXPERIMENT, __doc__, noises={f"{noise:g}": noise for noise in NOISES})
+    study.main("network", noises={f"{noise:g}": noise for noise in NOISES})

@@ -9,6 +9,7 @@ convolutions and see the same wrong labels and the same batches.
 
 from __future__ import annotations
 
+import itertools
 import math
 from pathlib import Path
 from typing import Any
@@ -22,12 +23,11 @@ import study
 from label_noise import PAIRS
 from legendretron.datasets import flip_labels, load_images, pair_transition, symmetric_transition
 from legendretron.experiments import Batch, Experiment, Outcome, Record, Resources
-from legendretron.experiments.rendering import as_text, described, markdown_table, panels_for, save_panels, write_report
-from legendretron.experiments.results import Results, mean_of
+from legendretron.experiments.rendering import as_text, described, draw_curves, markdown_table, write_report
+from legendretron.experiments.results import Mean, Results, mean_of
 from legendretron.paper.data import facts_of, find_data
 from legendretron.paper.vgg import centred_images
 from legendretron.paper.vgg_network import VGG5, VGGTron, log_probabilities, train_network
-from legendretron.plots.axes import COLOURS, MARKERS
 
 C = 10
 #: Names and transition matrices of the shares of wrong labels.
@@ -157,58 +157,31 @@ def _scores_table(results: Results) -> str:
     return markdown_table(["data set", "wrong labels", "method", *scores], lines)
 
 
-def _panels(results: Results, height: float, **options: Any) -> list[Any]:
-    labels = [results.facts(dataset)["label"] for dataset in results.values_of("dataset")]
-    return panels_for(labels, (4.9 * len(labels), height), **options)
-
-
 def draw_accuracy(results: Results, path: Path) -> Path:
     """Accuracy against the share of wrong labels where they are symmetric, and beside it with pair flips."""
-    panels = _panels(results, 5.2)
-    methods = [method for method in METHODS if method in results.values_of("model")]
-    for panel, dataset in zip(panels, results.values_of("dataset"), strict=True):
-        for i, method in enumerate(methods):
-            colour, marker = COLOURS[i % len(COLOURS)], MARKERS[i % len(MARKERS)]
-            shift = 0.7 * (i - (len(methods) - 1) / 2)  # side by side, or they would hide each other
-            for noises, label in (([noise for noise in NOISES if noise != PAIRS], method), ([PAIRS], None)):
-                means = {noise: results.mean((dataset, noise, method), "accuracy") for noise in noises}
-                means = {noise: mean for noise, mean in means.items() if mean}
-                panel.errorbar(
-                    [(75.0 if noise == PAIRS else 100 * noise) + shift for noise in means],
-                    [mean.value for mean in means.values()],
-                    yerr=[2.0 * np.nan_to_num(mean.error) for mean in means.values()],
-                    color=colour, marker=marker, markersize=5, linewidth=1.2, capsize=2, label=label,
-                )  # fmt: skip
-        panel.axvline(62.5, color="0.8", linewidth=1)
-        panel.set_xticks([0, 20, 50, 75], ["0 %", "20 %", "50 %", "pair flips\n30 %"])
-        panel.set(xlabel="wrong labels in training", ylabel="test accuracy (%)")
-        panel.set_ylim(top=min(panel.get_ylim()[1], 100.5))  # bars of a mean may go beyond what there is
-        panel.grid(axis="y", color="0.9")
-    return save_panels(panels, path, ncols=3, fontsize="small")
+    places = {noise: 75.0 if noise == PAIRS else 100 * noise for noise in NOISES}
+    gap, curves = (75.0, Mean(math.nan, math.nan, 1)), {}
+    for dataset, method in itertools.product(results.values_of("dataset"), results.values_of("model")):
+        means = [(place, results.mean((dataset, noise, method), "accuracy")) for noise, place in places.items()]
+        points = [(place, mean) for place, mean in means if mean]
+        at = [place for place, _ in points].index(75.0) if any(place == 75.0 for place, _ in points) else len(points)
+        own = curves.setdefault(results.facts(dataset)["label"], {})
+        own[method] = [*points[:at], gap, *points[at:]]  # pair flips are not the next step
+    ticks = {0.0: "0 %", 20.0: "20 %", 50.0: "50 %", 75.0: "pair flips 30 %"}
+    return draw_curves(curves, path, ("wrong labels in training", "test accuracy (%)"), ticks)
 
 
 def draw_rates(results: Results, path: Path) -> Path:
-    """Share of wrong labels that was learned, over the epochs, by noise and method; the true one is dashed."""
-    panels = _panels(results, 4.8, sharey=True)
-    for panel, dataset in zip(panels, results.values_of("dataset"), strict=True):
-        for i, noise in enumerate(NOISES):
-            panel.axhline(100 * noise, color=COLOURS[i], linestyle="--", linewidth=1)
-            for k, method in enumerate(LEARNED):
-                if rates := list(results.values((dataset, noise, method), "rates").values()):
-                    panel.plot(
-                        100 * np.mean(rates, axis=0), color=COLOURS[i], marker=MARKERS[k], markersize=4, linewidth=1
-                    )
-        panel.set(xlabel="epoch", ylabel="share of wrong labels (%)", ylim=(-3, 93))
-        panel.xaxis.get_major_locator().set_params(integer=True)
-        panel.grid(color="0.93")
-    last = panels[-1]
-    for i, (name, _) in enumerate(NOISES.values()):
-        last.plot([], [], color=COLOURS[i], label=name)
-    for k, method in enumerate(LEARNED):
-        if method in results.values_of("model"):
-            last.plot([], [], color="0.3", marker=MARKERS[k], linewidth=1, label=method)
-    last.plot([], [], color="0.3", linestyle="--", label="the true share")
-    return save_panels(panels, path, ncols=3, fontsize="small")
+    """Share of wrong labels that was learned, over the epochs, a panel for each data set and noise."""
+    curves, most = {}, 1
+    for dataset, noise, method in results.cells:
+        rates = list(results.values((dataset, noise, method), "rates").values())
+        if rates and method in LEARNED:
+            panel, most = f"{results.facts(dataset)['label']}, {NOISES[noise][0]}", len(rates[0])
+            points = [mean_of([100 * rate for rate in column]) for column in zip(*rates, strict=True)]
+            curves.setdefault(panel, {})[method] = list(enumerate(points))
+    ticks = {float(epoch): f"{epoch}" for epoch in range(0, most, 5)}
+    return draw_curves(curves, path, ("epoch", "share of wrong labels (%)"), ticks)
 
 
 def report(records: list[Record], folder: Path) -> list[Path]:
@@ -232,11 +205,7 @@ def report(records: list[Record], folder: Path) -> list[Path]:
         "![Learned share of wrong labels over the epochs](rates.png)",
         described(records),
     ]
-    rows = []
-    for dataset, noise, method in results.cells:
-        row = {"dataset": dataset, "noise": NOISES[noise][0], "method": method}
-        row |= {"seeds": len(results.cells[dataset, noise, method])}
-        rows.append(row | study.scored(results, (dataset, noise), method, ("accuracy", "log_loss", "brier"), {}))
+    rows = study.numbers(results, ("accuracy", "log_loss", "brier"), {})
     return write_report(folder, "noisy_networks", sections, rows, *pictures)
 
 

@@ -21,21 +21,11 @@ from sklearn.preprocessing import LabelEncoder
 
 import label_noise
 import study
-from label_noise import (
-    SCORES,
-    WITHOUT,
-    Rate,
-    better_and_worse,
-    cells_of,
-    noise_name,
-    percent,
-    rate_texts,
-    table_of_numbers,
-)
+from label_noise import SCORES, WITHOUT, Rate, noise_name, percent
 from legendretron.experiments import Batch, Experiment, MissingDataError, Outcome, Record, Resources
-from legendretron.experiments.rendering import described, mark, markdown_table, write_report
+from legendretron.experiments.rendering import described, markdown_table, write_report
 from legendretron.experiments.results import Results
-from study import BASELINE, LEVEL, MEASURES, NOT_RUN, OURS
+from study import BASELINE, LEVEL, MEASURES, OURS
 
 #: All tables but those that the other comparisons have: iris, letter, splice (dna), vehicle, vowel, wdbc, wine.
 TABLES = (
@@ -90,32 +80,6 @@ def execute(batch: Batch, resources: Resources) -> Outcome:
 ENOUGH_ROWS, CLEAR = 2000, 75.0
 
 
-def _counts(results: Results, noises: Sequence[float]) -> str:
-    lines = []
-    for noise in noises:
-        cells = cells_of(results, [noise])
-        counts = [better_and_worse(results, cells, OURS, BASELINE, name) for name in SCORES]
-        lines.append([noise_name(noise), *counts, better_and_worse(results, cells, OURS, WITHOUT, "log_loss")])
-    head = [*(MEASURES[name].title for name in SCORES), "log-loss, against label_noise=None"]
-    return markdown_table(["wrong labels", *head], lines)
-
-
-def _table(results: Results, noise: float) -> str:
-    lines = []
-    for cell in cells_of(results, [noise]):
-        facts = results.facts(cell[0])
-        line = [cell[0], f"{facts['rows']:,} x {facts['features']}, {facts['classes']} classes"]
-        for name, digits in (("accuracy", 1), ("log_loss", 3)):
-            found, word = (f(results, cell, OURS, BASELINE, name) for f in (study.against, study.verdict))
-            if found is None:
-                line += [NOT_RUN, NOT_RUN]
-            else:
-                line += [f"{found.other.value:.{digits}f}", mark(f"{found.mean.value:.{digits}f}", word)]
-        lines.append([*line, *rate_texts(Rate.of(results.records(*cell, OURS)))])
-    head = ["table", "rows, columns", "accuracy, logistic", "ours", "log-loss, logistic", "ours"]
-    return markdown_table([*head, "wrong, found", "largest error", "covered"], lines)
-
-
 def _is_clear(results: Results, table: str) -> bool:
     """Whether there are rows enough and classes are told apart."""
     clean = [results.values((table, 0.0, model), "accuracy") for model in (BASELINE, OURS)]
@@ -142,30 +106,18 @@ def _rates(results: Results, noises: Sequence[float]) -> str:
     return "\n".join(lines)
 
 
-def _times(results: Results, noises: Sequence[float]) -> str:
-    """Times against the baseline: in the mean, on the slowest large table, and where the result is logistic regression."""
-    lines = []
-    for noise in noises:
-        cells = cells_of(results, [noise])
-        ratios = {cell[0]: ratio for cell in cells if (ratio := study.time_ratio(results, cell)) is not None}
-        large = {table: ratio for table, ratio in ratios.items() if results.facts(table)["rows"] >= 1000}
-        plain = {
-            table: ratio
-            for table, ratio in large.items()
-            if all(record["link_alpha"] == "inf" for record in results.records(table, noise, OURS))
-        }
-        worst = [f"{max(some.values()):.1f} ({max(some, key=some.__getitem__)})" for some in (large, plain) if some]
-        lines.append([noise_name(noise), f"{study.geometric_mean(ratios.values()):.2f}", *worst])
-    head = ["geometric mean", "most, of tables with 1,000 rows", "most, where all results are logistic regressions"]
-    return markdown_table(["wrong labels", *head], lines)
-
-
 def report(records: list[Record], folder: Path) -> list[Path]:
     """Write ``other_tables.md`` and ``.csv``."""
     records = study.in_order(records, dataset=TABLES, noise=NOISES, model=sorted(EXPERIMENT.models))
     results = Results(records, "dataset", "noise", "model")
     noises, tables = sorted(results.values_of("noise")), results.values_of("dataset")
     splits = max(map(len, results.cells.values()))
+    pairs = [*((BASELINE, name) for name in SCORES), (WITHOUT, "log_loss")]
+    counted = [
+        [noise_name(noise), *(study.counts(results, study.cells_of(results, noise), OURS, *pair) for pair in pairs)]
+        for noise in noises
+    ]
+    head = [*(MEASURES[name].title for name in SCORES), "log-loss, against label_noise=None"]
     sections = [
         "# Other tables",
         f"`{OURS}` against `{BASELINE}` on {len(tables)} tables of KEEL, {splits} splits each. Labels of training "
@@ -176,20 +128,30 @@ def report(records: list[Record], folder: Path) -> list[Path]:
         study.incomplete(results, len(TABLES), SPLITS),
         "## Better and worse",
         "In how many tables ours is significantly better / worse:",
-        _counts(results, NOISES),
+        markdown_table(["wrong labels", *head], counted),
         "## Share of wrong labels",
         f"On tables with at least {ENOUGH_ROWS:,} rows to train on and an accuracy above {CLEAR:g} % without noise:",
-        _rates(results, NOISES),
+        _rates(results, noises),
         "## Times",
         f"Seconds of a fit as a multiple of {BASELINE}'s on the same split, one thread, median over the splits:",
-        _times(results, noises),
+        "\n".join(
+            f"- {noise_name(noise)}: {study.times_in_words(results, study.cells_of(results, noise))}"
+            for noise in noises
+        ),
         "## Links that are kept for little",
-        study.weak_links(results, cells_of(results, [0.0])),
+        study.weak_links(results, study.cells_of(results, 0.0)),
     ]
     for noise in noises:
-        sections += [f"## {noise_name(noise)} wrong labels", _table(results, noise)]
+        cells = study.cells_of(results, noise)
+        sections += [
+            f"## {noise_name(noise)} wrong labels",
+            "Accuracy in % / log-loss:",
+            study.scores_table(results, cells, [BASELINE, OURS], ["accuracy", "log_loss"], BASELINE),
+            "Share of wrong labels: mean estimate, largest error, intervals that hold the probability:",
+            label_noise.rates_table(results, cells, [OURS]),
+        ]
     sections += ["## How it was run", described(records)]
-    return write_report(folder, "other_tables", sections, table_of_numbers(results))
+    return write_report(folder, "other_tables", sections, label_noise.numbers(results))
 
 
 EXPERIMENT = Experiment(

@@ -8,7 +8,6 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,20 +15,18 @@ import numpy as np
 import torch
 from joblib import Parallel, delayed
 from scipy.ndimage import gaussian_filter
-from scipy.optimize import lsq_linear
-from scipy.special import expit, softmax
+from scipy.special import softmax
 from sklearn.kernel_approximation import Nystroem
 from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
 from sklearn.model_selection import cross_val_predict, train_test_split
 from sklearn.preprocessing import StandardScaler
 from torch import Tensor, nn
 
-from harness import run_cases, show, take_turns
+from harness import run_cases, show
 from legendretron import diagnostics
 from legendretron.datasets import read_libsvm
 from legendretron.diagnostics.softmax_test import score_test
 from legendretron.links import CanonicalLink, CompositeLink, SoftmaxLink
-from legendretron.trons import BregmanGenerator, bregman_projection, lipschitz_isotonic
 from study import LOGISTIC, load
 
 # --- which canonical families are worth their parameters? ---
@@ -269,56 +266,6 @@ def canonical_families(data: Path | None = None, datasets: list[str] = DATASETS)
     return {"settings": {**settings, "strengths": STRENGTHS, "link_strength": LINK_STRENGTH}, "rows": rows}
 
 
-# --- how fast are regressions with bounded slopes? ---
-
-BOUNDS = {"lower": 1e-3, "upper": 0.3, "y_min": 1e-3, "y_max": 1 - 1e-3}
-
-
-def seconds_of(call: Callable[[], object], digits: int, rounds: int) -> float:
-    return round(take_turns({"": call}, rounds, 0.0)[""].median / 1e3, digits)
-
-
-def draw_points(n: int, spread: float) -> tuple[np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(0)
-    z = rng.normal(size=n) * spread
-    return z, (rng.random(n) < expit(z)).astype(float)
-
-
-def solve_generically(z: np.ndarray, y: np.ndarray) -> np.ndarray:
-    order = np.argsort(z)
-    steps = np.diff(z[order])
-    A = np.tril(np.ones((len(z), len(z))))
-    bounds = (np.append(-1e6, 0 * steps), np.append(1e6, steps))
-    return A @ lsq_linear(A, y[order], bounds=bounds, method="bvls", tol=1e-12, max_iter=5000).x
-
-
-def slope_bounds(points: int = 60_000) -> dict[str, Any]:
-    """Time of regressions with bounded slopes: 60,000 points, and 500 beside a generic solver of the same problem.
-
-    Labels are drawn from a sigmoid of normal predictors of several spreads. The generic solver is scipy's ``lsq_linear`` with
-    ``method="bvls"`` in the increments. Seconds are medians of processor time.
-    """
-    rows = []
-    for spread in (0.01, 1.0, 3.0, 30.0):
-        z, y = draw_points(points, spread)
-        slopes = {**BOUNDS, "lower": min(1e-3, 0.4 / np.ptp(z))}
-        labels, smooth = np.clip(y, 1e-3, 1 - 1e-3), np.clip(expit(z), 1e-3, 1 - 1e-3)
-        project = partial(bregman_projection, generator=BregmanGenerator.entropy(), **slopes)
-        few = draw_points(500, spread)
-        off = np.abs(lipschitz_isotonic(*few)[np.argsort(few[0])] - solve_generically(*few)).max()
-        row = {
-            "spread": spread,
-            "lipschitz_isotonic_s": seconds_of(partial(lipschitz_isotonic, z, y), 3, 3),
-            "bregman_of_labels_s": seconds_of(partial(project, z, labels), 3, 3),
-            "bregman_of_values_s": seconds_of(partial(project, z, smooth), 3, 3),
-            "generic_500_s": seconds_of(partial(solve_generically, *few), 3, 1),
-            "lipschitz_isotonic_500_s": seconds_of(partial(lipschitz_isotonic, *few), 5, 3),
-            "largest_difference_500": float(off),
-        }
-        rows.append(show(row))
-    return {"bounds of the Bregman projection": BOUNDS, "rows": rows}
-
-
 # --- how often is softmax rejected? ---
 
 #: Tables that take seconds.
@@ -403,4 +350,4 @@ def usps_pixels(original: Path) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    run_cases(canonical_families, slope_bounds, link_test, usps_pixels)
+    run_cases(canonical_families, link_test, usps_pixels)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -26,7 +27,7 @@ import torch
 import torch.distributed as dist
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from harness import Benchmark, run_process
+from harness import run_cases, run_process
 from legendretron.distributed.fitting import SplitModel, join_group
 from legendretron.links import make_link
 from legendretron.streaming import as_source
@@ -264,13 +265,8 @@ def round_times(value: Any) -> Any:
     return [round_times(one) for one in value] if isinstance(value, list | tuple) else value
 
 
-def main() -> None:
-    benchmark = Benchmark(__doc__)
-    benchmark.add_argument("--worker")
-    options = benchmark.start()
-    if options.worker:
-        worker(options.worker)
-        return
+def scale() -> dict[str, Any]:
+    """Times and bytes of training by several processes, and from them the cost of larger problems."""
     found: dict[str, Any] = {
         "settings": {**LINK, "dtype": "float32"},
         "networks_assumed": NETWORKS,
@@ -278,8 +274,12 @@ def main() -> None:
         "steps": measure_steps(),
         "processes": measure_processes(),
     }
-    benchmark.write(**round_times({**found, "on_paper": on_paper(found)}))
+    return round_times({**found, "on_paper": on_paper(found)})
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:2] == ["--worker"]:
+        torch.set_num_threads(1)
+        worker(sys.argv[2])
+    else:
+        run_cases(scale)

@@ -1,18 +1,19 @@
 """Memory and speed of training on a table that is read in batches, beside SGDClassifier and training in memory.
 
-    OMP_NUM_THREADS=1 python benchmarks/streaming.py --folder /tmp/table --out docs/results/streaming.json
+    OMP_NUM_THREADS=1 python benchmarks/streaming.py streaming --folder /tmp/table --out docs/results/streaming.json
 
 The table is made up: 50 features in float32 and 26 classes, in Parquet files, 20 million rows if not told otherwise; these
-are kept, and used again. The same rows as CSV files (--csv) show what it costs to read text, once. Each contestant trains in
-a process of its own with one thread, after a fit to a few rows, so that imports and compilation are not counted. Peak memory
-(VmHWM) is that of the whole process, libraries included. Speeds are rows a second through one pass: reading and decoding
-included, except for training in memory, where rows lie there. The first pass over a stream, for means and deviations, has a
-time of its own; SGDClassifier is given them. Seconds are those of the whole fit, in which text is read into temporary files
-first.
+are kept, and used again. The same rows as CSV files (case streaming_csv) show what it costs to read text, once. Each
+contestant trains in a process of its own with one thread, after a fit to a few rows, so that imports and compilation are not
+counted. Peak memory (VmHWM) is that of the whole process, libraries included. Speeds are rows a second through one pass:
+reading and decoding included, except for training in memory, where rows lie there. The first pass over a stream, for means
+and deviations, has a time of its own; SGDClassifier is given them. Seconds are those of the whole fit, in which text is read
+into temporary files first.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import shutil
 import time
@@ -30,7 +31,7 @@ from sklearn.linear_model import SGDClassifier
 from sklearn.metrics import log_loss
 from threadpoolctl import threadpool_limits
 
-from harness import Benchmark, measure_apart, peak_mb, show
+from harness import call_apart, peak_mb, run_cases, show
 from legendretron import LegendreTronClassifier
 from legendretron.streaming import as_source, scan
 from legendretron.streaming.source import read_ahead
@@ -55,6 +56,8 @@ def made_up(rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 def write_table(folder: Path, rows: int) -> None:
     """Write the files that are not there yet, each whole or not at all."""
+    if rows % FILES:
+        raise SystemExit(f"--rows must be a multiple of {FILES}, got {rows}")
     folder.mkdir(parents=True, exist_ok=True)
     kept = folder / "rows.json"
     if not kept.exists() or json.loads(kept.read_text()) != rows:
@@ -88,14 +91,10 @@ def write_csv(folder: Path, rows: int) -> None:
             new.rename(path.with_suffix(".csv"))
 
 
-def _files(folder: Path, rows: int) -> int:
-    """How many files have so many rows."""
-    return -(-rows // (json.loads((folder / "rows.json").read_text()) // FILES))
-
-
 def _paths(folder: Path, rows: int, suffix: str = ".parquet") -> list[str]:
     """The first files, with so many rows."""
-    return [str(folder / f"part-{number:02}{suffix}") for number in range(_files(folder, rows))]
+    in_a_file = json.loads((folder / "rows.json").read_text()) // FILES
+    return [str(folder / f"part-{number:02}{suffix}") for number in range(-(-rows // in_a_file))]
 
 
 def _dataset(folder: Path, rows: int) -> Any:
@@ -116,22 +115,18 @@ def _in_memory(folder: Path, rows: int) -> tuple[np.ndarray, np.ndarray]:
     return X, y
 
 
-def streamed(folder: Path, rows: int, settings: dict[str, Any]) -> tuple[Any, dict[str, float]]:
-    """Our training by streaming."""
-    model = LegendreTronClassifier(**settings)
+def streamed(
+    folder: Path, rows: int, settings: dict[str, Any], suffix: str = ".parquet"
+) -> tuple[Any, dict[str, float]]:
+    """Our training by streaming, from Parquet or from text."""
+    model, paths = LegendreTronClassifier(**settings), _paths(folder, rows, suffix)
     began = time.perf_counter()
-    model.fit_stream(_dataset(folder, rows), target="label")
+    model.fit_stream(paths, target="label")
     seconds = time.perf_counter() - began
     return _by_columns(model), {"seconds": seconds, **_speed(model, rows)}
 
 
-def from_csv(folder: Path, rows: int, settings: dict[str, Any]) -> tuple[Any, dict[str, float]]:
-    """Our training by streaming from text."""
-    model = LegendreTronClassifier(**settings)
-    began = time.perf_counter()
-    model.fit_stream(_paths(folder, rows, ".csv"), target="label")
-    seconds = time.perf_counter() - began
-    return _by_columns(model), {"seconds": seconds, **_speed(model, rows)}
+from_csv = functools.partial(streamed, suffix=".csv")
 
 
 def _by_columns(model: LegendreTronClassifier) -> Callable[[np.ndarray], Any]:
@@ -181,13 +176,13 @@ CONTESTANTS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
 }
 
 
-def measure(name: str, folder: Path, rows: int) -> dict[str, Any]:
+def measure(name: str, folder: str, rows: int) -> dict[str, Any]:
     """Train one contestant in this process, and test it."""
     contestant, settings = CONTESTANTS[name]
     with threadpool_limits(1):
         LegendreTronClassifier(**{**ONE_PASS, "batch_size": 256}).fit_stream([made_up(500, 10**6)])
         before = peak_mb()
-        predict, found = contestant(folder, rows, settings)
+        predict, found = contestant(Path(folder), rows, settings)
         peak = peak_mb()
         X, y = made_up(TEST_ROWS, 10**6 + 1)
         p = predict(X)
@@ -198,62 +193,57 @@ def measure(name: str, folder: Path, rows: int) -> dict[str, Any]:
     return {"contestant": name, "rows": rows, "peak_mb": peak, "mb_before": before, **found, **tested}
 
 
-def main() -> None:
-    benchmark = Benchmark(__doc__)
-    benchmark.add_argument("--folder", type=Path, required=True, help="for the table; 4 GB with 20 million rows")
-    benchmark.add_argument("--rows", type=int, default=20_000_000)
-    benchmark.add_argument(
-        "--csv",
-        nargs="+",
-        choices=("one pass", "by default"),
-        help="only compare text with Parquet, in these fits; 10 GB more with 20 million rows",
-    )
-    benchmark.add_argument(
-        "--contestant", choices=CONTESTANTS, help="only print the record of this one, of --some rows"
-    )
-    benchmark.add_argument("--some", type=int)
-    benchmark.add_argument("--remove", action="store_true", help="remove the table at the end")
-    options = benchmark.start()
-    if options.contestant:
-        print(json.dumps(measure(options.contestant, options.folder, options.some)))
-        return
-    if options.rows % FILES:
-        benchmark.error(f"--rows must be a multiple of {FILES}")
-    write_table(options.folder, options.rows)
-    small, middle, all_rows = options.rows // 20, options.rows // 4, options.rows
+KINDS = ["one pass", "by default"]
+
+
+def _measure_apart(name: str, folder: Path, rows: int) -> dict[str, Any]:
+    return show(call_apart(measure, name, str(folder), rows))
+
+
+def streaming(folder: Path, rows: int = 20_000_000, remove: bool = False) -> dict[str, Any]:
+    """Memory and speed of training on a table that is read in batches, beside SGDClassifier and training in memory.
+
+    ``folder`` is for the table, 4 GB with 20 million rows, which is removed at the end if asked for.
+    """
+    write_table(folder, rows)
+    small, middle = rows // 20, rows // 4
     plan = [
-        *(("streamed, one pass", rows) for rows in (small, middle, all_rows)),
+        *(("streamed, one pass", some) for some in (small, middle, rows)),
         ("in memory, one pass", small),
         ("SGDClassifier, one pass", small),
-        ("SGDClassifier, one pass", all_rows),
-        *(("streamed, by default", rows) for rows in (small, all_rows)),
+        ("SGDClassifier, one pass", rows),
+        *(("streamed, by default", some) for some in (small, rows)),
     ]
-    if options.csv:
-        write_csv(options.folder, all_rows)
-        plan = [(f"streamed{of}, {kind}", all_rows) for kind in options.csv for of in ("", " from CSV")]
-    found = [
-        show(measure_apart("--contestant", name, "--folder", options.folder, "--some", rows)) for name, rows in plan
-    ]
-    if options.csv:
-        seconds = {row["contestant"]: row["seconds"] for row in found}
-        ratios = {kind: seconds[f"streamed from CSV, {kind}"] / seconds[f"streamed, {kind}"] for kind in options.csv}
-        show({f"from CSV / from Parquet, {kind}": ratio for kind, ratio in ratios.items()})
-        benchmark.write(shape=[options.rows, FEATURES, CLASSES], seconds_from_csv_to_parquet=ratios, runs=found)
-        return
+    found = [_measure_apart(name, folder, some) for name, some in plan]
     speed = {(row["contestant"], row["rows"]): row.get("rows_per_second") for row in found}
     ours = speed["streamed, one pass", small]
-    benchmark.write(
-        shape=[options.rows, FEATURES, CLASSES],
-        parquet_mb=round(sum(path.stat().st_size for path in options.folder.glob("*.parquet")) / 1e6),
-        settings={"one pass": ONE_PASS, "by default": DEFAULT},
-        wanted={"peak_mb": 1500, "speed_of_training_in_memory": 0.5},
-        speed_of_training_in_memory=ours / speed["in memory, one pass", small],
-        speed_of_SGDClassifier=ours / speed["SGDClassifier, one pass", small],
-        runs=found,
-    )
-    if options.remove:
-        shutil.rmtree(options.folder)
+    size = sum(path.stat().st_size for path in folder.glob("*.parquet"))
+    if remove:
+        shutil.rmtree(folder)
+    return {
+        "shape": [rows, FEATURES, CLASSES],
+        "parquet_mb": round(size / 1e6),
+        "settings": {"one pass": ONE_PASS, "by default": DEFAULT},
+        "wanted": {"peak_mb": 1500, "speed_of_training_in_memory": 0.5},
+        "speed_of_training_in_memory": ours / speed["in memory, one pass", small],
+        "speed_of_SGDClassifier": ours / speed["SGDClassifier, one pass", small],
+        "runs": found,
+    }
+
+
+def streaming_csv(
+    folder: Path, rows: int = 20_000_000, kinds: list[str] = KINDS, remove: bool = False
+) -> dict[str, Any]:
+    """Text against Parquet, in these fits; the folder has 10 GB more with 20 million rows."""
+    write_table(folder, rows)
+    write_csv(folder, rows)
+    found = [_measure_apart(f"streamed{of}, {kind}", folder, rows) for kind in kinds for of in ("", " from CSV")]
+    seconds = {row["contestant"]: row["seconds"] for row in found}
+    ratios = {kind: seconds[f"streamed from CSV, {kind}"] / seconds[f"streamed, {kind}"] for kind in kinds}
+    if remove:
+        shutil.rmtree(folder)
+    return {"shape": [rows, FEATURES, CLASSES], "seconds_from_csv_to_parquet": ratios, "runs": found}
 
 
 if __name__ == "__main__":
-    main()
+    run_cases(streaming, streaming_csv)

@@ -10,6 +10,7 @@ import math
 import statistics
 import time
 import warnings
+from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,7 +28,8 @@ from threadpoolctl import threadpool_limits
 from legendretron.datasets import DATASETS
 from legendretron.diagnostics import expected_calibration_error
 from legendretron.experiments import Batch, Outcome, Resources, Run, render, sweep
-from legendretron.experiments.results import Comparison, Results, mean_of
+from legendretron.experiments.rendering import as_text, mark, markdown_table
+from legendretron.experiments.results import Comparison, Results, in_order, mean_of  # noqa: F401
 from legendretron.paper.data import find_data, load_prepared
 
 BASELINE = "LogisticRegressionCV"
@@ -228,6 +230,110 @@ def time_ratio(results: Results, cell: tuple[Any, ...], name: str = "fit_seconds
     return statistics.median(a / b for a, b in zip(ours, theirs, strict=True)) if ours else None
 
 
+def cells_of(results: Results, noise: float | None = None) -> list[tuple[Any, ...]]:
+    """All that is known but the model: data sets, of one noise if it is given."""
+    cells = dict.fromkeys(cell[:-1] for cell in results.cells)
+    return [cell for cell in cells if noise is None or cell[1] == noise]
+
+
+def counts(results: Results, cells: Any, model: str, other: str, name: str) -> str:
+    """In how many cells a model is significantly better / worse than another, such as ``5 / 1 of 13``."""
+    words = [word for cell in cells if (word := verdict(results, cell, model, other, name))]
+    return f"{words.count('better')} / {words.count('worse')} of {len(words)}" if words else NOT_RUN
+
+
+def ratios(
+    results: Results, cells: Any, model: str, other: str, name: str = "log_loss", least: float = 0.0
+) -> list[float]:
+    """Means of a model as multiples of another's on the same splits; means below the least count as that."""
+    found = [against(results, cell, model, other, name) for cell in cells]
+    return [max(one.mean.value, least) / max(one.other.value, least) for one in found if one is not None]
+
+
+# --- tables ---
+
+
+def scores_table(
+    results: Results, cells: Any, models: Any, names: Any, other: str | None = None, *, errors: bool = False
+) -> str:
+    """Means of some scores by data set and model, marked where they differ from another model's."""
+
+    def text(cell: tuple[Any, ...], model: str) -> str:
+        parts = []
+        for name in names:
+            mean, digits = results.mean((*cell, model), name), MEASURES[name].digits
+            if mean is None:
+                return NOT_RUN
+            shown = as_text(mean, digits) if errors else f"{mean.value:.{digits}f}"
+            parts.append(mark(shown, verdict(results, cell, model, other, name) if other else ""))
+        return " / ".join(parts)
+
+    lines = []
+    for cell in cells:
+        facts, texts = results.facts(cell[0]), [text(cell, model) for model in models]
+        if set(texts) != {NOT_RUN}:
+            lines.append([facts["label"], f"{facts['rows']:,} x {facts['features']:,}, {facts['classes']}", *texts])
+    return markdown_table(["data set", "rows x features, classes", *models], lines)
+
+
+def times_table(results: Results, cells: Any, models: Any, name: str = "fit_seconds") -> str:
+    """Median seconds by data set and model, and how many times as long ours takes as the baseline."""
+    medians = {cell: [results.median((*cell, model), name) for model in models] for cell in cells}
+    lines = [
+        [results.facts(cell[0])["label"], *(NOT_RUN if median is None else f"{median:.3g}" for median in own),
+         NOT_RUN if (ratio := time_ratio(results, cell, name)) is None else f"{ratio:.2f}"]
+        for cell, own in medians.items()
+    ]  # fmt: skip
+    table = markdown_table(["data set", *models, f"{OURS} / {BASELINE}"], lines)
+    return f"{table}\n\n{times_in_words(results, cells, name)}"
+
+
+def times_in_words(results: Results, cells: Any, name: str = "fit_seconds") -> str:
+    """The mean and the largest ratio of our time to the baseline's; nothing where there is none."""
+    known = {cell[0]: ratio for cell in cells if (ratio := time_ratio(results, cell, name)) is not None}
+    if not known:
+        return ""
+    worst = max(known, key=known.__getitem__)
+    return (
+        f"Geometric mean of the ratios over {len(known)} data sets: {geometric_mean(known.values()):.2f}; "
+        f"largest: {known[worst]:.2f}, on {worst}."
+    )
+
+
+def variants_table(results: Results, cells: Any, variants: Any, other: str, least: float = 0.0) -> list[list[str]]:
+    """Lines for models that differ from another in one thing: their log-loss as a multiple of its, and where it differs."""
+    lines = []
+    for name, variant in dict(variants).items():
+        if own := ratios(results, cells, variant, other, least=least):
+            tested = counts(results, cells, variant, other, "log_loss")
+            lines.append([name, f"{geometric_mean(own):.3f}", f"{len(own)} tables", tested])
+    return lines
+
+
+VARIANTS = ("changed", "log-loss / that of the model as it comes", "of", "better / worse")
+
+
+def numbers(
+    results: Results, names: Any, others: dict[str, str], medians: Any = (), more: Any = lambda cell, own: {}
+) -> list[dict[str, Any]]:
+    """Rows of the CSV file, one for each cell: facts, means and tests of scores, medians, and what else there is."""
+    rows = []
+    for cell in results.cells:
+        own, facts = results.records(*cell), results.facts(cell[0])
+        row = dict(zip(results.names, cell, strict=True)) | {name: facts[name] for name in FACTS if name in facts}
+        row |= {"splits": len(own), **scored(results, cell[:-1], cell[-1], names, others)}
+        rows.append(row | {name: results.median(cell, name) for name in medians} | more(cell, own))
+    return rows
+
+
+def unconverged(records: Any, models: Any) -> str:
+    """How many runs of each model stopped at a limit of iterations, as a warning said."""
+    runs = Counter(record["model"] for record in records)
+    stopped = Counter(record["model"] for record in records if not record["converged"])
+    parts = [f"{model} in {stopped[model]:,} of {runs[model]:,} runs" for model in models if stopped[model]]
+    return f"Some fit stopped at its limit of iterations, with a warning: {'; '.join(parts) or 'none'}."
+
+
 def weak_links(results: Results, cells: Any) -> str:
     """Accuracy against the baseline of fits that kept a link for a gain of less than two standard errors."""
     gains = []
@@ -246,16 +352,16 @@ def weak_links(results: Results, cells: Any) -> str:
 
 def incomplete(results: Results, planned: int, splits: int, what: str = "splits", of: str = "tables") -> str:
     """A sentence for a report if some data set lacks some splits; else nothing."""
-    counts = {len(own) for own in results.cells.values()}
-    complete = len(results.values_of("dataset")) == planned and counts == {splits}
+    found = {len(own) for own in results.cells.values()}
+    complete = len(results.values_of("dataset")) == planned and found == {splits}
     return "" if complete else f"**Incomplete: {splits} {what} of {planned} {of} are planned.**"
 
 
-def in_order(records: list[dict[str, Any]], **axes: Any) -> list[dict[str, Any]]:
-    """Records by the places of their values on some axes, then by seed: the same report in whatever order they come."""
-    return sorted(
-        records, key=lambda record: (*(axis.index(record[name]) for name, axis in axes.items()), record["seed"])
-    )
+def missing(records: Any, experiment: Any) -> str:
+    """A sentence for a report if some runs of some models are not there; else nothing."""
+    done, planned = (Counter(model) for model in ((r["model"] for r in records), (r.model for r in experiment.runs())))
+    lacking = [f"{model} {done[model]:,} of {n:,}" for model, n in planned.items() if done[model] < n]
+    return f"**Incomplete: runs done are {'; '.join(lacking)}. What follows is about these.**" if lacking else ""
 
 
 # --- the command line ---

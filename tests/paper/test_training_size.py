@@ -136,7 +136,7 @@ def test_tables_and_picture(tmp_path):
     # Welch's test has p = 0.004 for the first, which does not survive two larger ones
     assert "| **+1.00 ± 0.10** (W) | (-1.00 ± 0.20) W | **+10.00 ± 0.00** W | **+9.00 ± 0.10** W |" in content
     assert "label of kmnist: no runs on 20,000 images, which are not there." in content
-    assert "LT beats ISGP: in 3 of 3;" in content
+    assert "LT is better than ISGP in 3 and worse in 0 of 3;" in content
     assert "60 runs by `legendretron reproduce figure_training_size`" in content
     rows = list(csv.DictReader(machine.read_text().splitlines()))
     assert [(row["dataset"], row["size"], row["rows"]) for row in rows] == [

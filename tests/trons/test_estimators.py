@@ -207,14 +207,6 @@ def test_bregmantron_keeps_its_slopes(variant):
     assert float(slopes.min()) >= min(0.02, 0.998 / (2 * width)) - 1e-6
 
 
-def test_held_out_part_chooses_the_iterate(cancer):
-    X, y = cancer
-    clf = GLMTronClassifier(early_stopping=True, random_state=0).fit(X, y)
-    assert np.isfinite(clf.history_["validation_loss"]).all()
-    with pytest.raises(ValueError, match=r"early_stopping cannot hold out a share of 0.1 of 6 rows"):
-        GLMTronClassifier(early_stopping=True).fit(X[:6], [0, 1] * 3)
-
-
 @pytest.mark.parametrize("cls", [ISGPLinkgisticClassifier, GPLinkgisticClassifier])
 def test_the_bound_never_falls(cls, cancer):
     for X, y in (cancer, single_index(1000, bent)[:2]):

@@ -9,19 +9,25 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from legendretron._internal.files import write_atomically
 from legendretron.experiments.experiment import Record
 from legendretron.experiments.results import Mean
 from legendretron.experiments.store import round_floats
-from legendretron.plots.axes import axes_or_new, picture_bytes
+from legendretron.plots.axes import COLOURS, LINES, MARKERS, axes_or_new, picture_bytes
 
 
-def panels_for(titles: Sequence[str], size: tuple[float, float], **options: Any) -> list[Any]:
-    """Return axes with titles, side by side; needs matplotlib."""
-    panels = axes_or_new(None, ncols=len(titles), figsize=size, squeeze=False, **options)[0]
-    for panel, title in zip(panels, titles, strict=True):
+def panels_for(titles: Sequence[str], size: tuple[float, float], columns: int = 0, **options: Any) -> list[Any]:
+    """Return axes with titles, side by side, or in rows of so many; needs matplotlib."""
+    columns = min(columns or len(titles), len(titles))
+    rows = -(-len(titles) // columns)
+    panels = axes_or_new(None, nrows=rows, ncols=columns, figsize=size, squeeze=False, **options).ravel()
+    for panel in panels[len(titles) :]:
+        panel.set_visible(False)
+    for panel, title in zip(panels, titles, strict=False):
         panel.set_title(title.replace(" (", "\n(").replace(", ", ",\n"))
-    return list(panels)
+    return list(panels[: len(titles)])
 
 
 def save_panels(panels: Sequence[Any], path: Path, **legend: Any) -> Path:
@@ -33,6 +39,63 @@ def save_panels(panels: Sequence[Any], path: Path, **legend: Any) -> Path:
             found.setdefault(name, handle)
     figure.legend(list(found.values()), list(found), loc="outside lower center", frameon=False, **legend)
     return save_picture(figure, path)
+
+
+#: By the title of a panel and the name of a model: means at places of the horizontal axis, or in rows by their names.
+Curves = Mapping[str, Mapping[str, Sequence[tuple[float, Mean]]]]
+Dots = Mapping[str, Mapping[str, Mapping[str, Mean]]]
+
+
+def draw_curves(curves: Curves, path: Path, axes: tuple[str, str], ticks: Mapping[float, str], **axis: Any) -> Path:
+    """Draw a panel for every title and a curve for every model, with bars of two standard errors.
+
+    Models are apart by a little, so that bars of those that agree can be told apart; a mean that is NaN interrupts a curve.
+    """
+    rows = -(-len(curves) // 4)
+    panels = panels_for(list(curves), (1.2 + 3.6 * min(len(curves), 4), 3.2 * rows + 1.0), 4)
+    models = list(dict.fromkeys(model for own in curves.values() for model in own))
+    width = max(ticks) - min(ticks)
+    for panel, own in zip(panels, curves.values(), strict=True):
+        for model, points in own.items():
+            m = models.index(model)
+            shift = m - (len(models) - 1) / 2
+            places = np.array([place for place, _ in points], dtype=float)
+            panel.errorbar(
+                places * 1.04**shift if axis.get("xscale") == "log" else places + 0.008 * width * shift,
+                [mean.value for _, mean in points], yerr=[2.0 * np.nan_to_num(mean.error) for _, mean in points],
+                color=COLOURS[m % len(COLOURS)], marker=MARKERS[m % len(MARKERS)], linestyle=LINES[m % len(LINES)],
+                markersize=5, linewidth=1.5, elinewidth=1.2, capsize=2.5, label=model,
+            )  # fmt: skip
+        panel.set(xlabel=axes[0], **axis)
+        panel.set_xticks(list(ticks), list(ticks.values()), rotation=30, ha="right")
+        panel.minorticks_off()
+        panel.grid(color="0.9")
+    panels[0].set_ylabel(axes[1])
+    return save_panels(panels, path, ncols=min(4, 1 + len(panels)), title="means; bars: two standard errors")
+
+
+def draw_dots(dots: Dots, path: Path, label: str, **axis: Any) -> Path:
+    """Draw a panel for every title, with a row for every name and a dot for every model; those of the paper are hollow."""
+    names = list(dict.fromkeys(name for own in dots.values() for means in own.values() for name in means))
+    models = list(dict.fromkeys(model.removesuffix(", paper") for own in dots.values() for model in own))
+    size = (2.0 + 3.4 * len(dots), 1.6 + 0.12 * (2 + len(models)) * len(names))
+    panels = panels_for(list(dots), size, sharey=True, sharex="xlim" in axis)
+    for panel, own in zip(panels, dots.values(), strict=True):
+        for model, means in own.items():
+            m, hollow = models.index(model.removesuffix(", paper")), model.endswith("paper")
+            panel.errorbar(
+                [mean.value for mean in means.values()],
+                [names.index(name) + (m - (len(models) - 1) / 2) * 0.17 for name in means],
+                xerr=[2.0 * np.nan_to_num(mean.error) for mean in means.values()],
+                color=COLOURS[m % len(COLOURS)], marker=MARKERS[m % len(MARKERS)], linestyle="", elinewidth=1,
+                # hollow ones go around what they are compared with
+                markersize=8 if hollow else 4, markerfacecolor="none" if hollow else None, label=model,
+            )  # fmt: skip
+        panel.set(xlabel=label, **axis)
+        panel.set_yticks(range(len(names)), [name.replace(" (", "\n(") for name in names])
+        panel.grid(axis="x", color="0.9")
+    panels[0].invert_yaxis()
+    return save_panels(panels, path, ncols=3, title="bars: two standard errors")
 
 
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

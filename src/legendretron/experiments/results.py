@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -232,3 +232,10 @@ class Results:
         if not a:
             return None
         return Comparison(mean_of(a), mean_of(b), mean_difference(a, b), paired_test(a, b))
+
+
+def in_order(records: Iterable[Record], **axes: Sequence[Any]) -> list[Record]:
+    """Records by the places of their values on some axes, then by seed: the same report in whatever order they come."""
+    return sorted(
+        records, key=lambda record: (*(axis.index(record[name]) for name, axis in axes.items()), record["seed"])
+    )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -21,16 +22,14 @@ from legendretron.experiments.recipes import make_estimator, make_recipe, unconv
 from legendretron.experiments.rendering import (
     as_text,
     described,
+    draw_dots,
     markdown_table,
-    panels_for,
     read_csv,
-    save_panels,
     write_report,
 )
-from legendretron.experiments.results import Mean, Results
+from legendretron.experiments.results import Mean, Results, in_order
 from legendretron.experiments.store import round_difference
 from legendretron.paper import data as paper_data
-from legendretron.plots.axes import COLOURS
 from legendretron.trons import (
     BregmanTronClassifier,
     GLMTronClassifier,
@@ -177,14 +176,6 @@ def scores(estimator: BaseEstimator, data: BinaryImages) -> dict[str, Any]:
     }
 
 
-def in_order(records: Iterable[Record]) -> list[Record]:
-    """Records in the order of problems, methods and seeds."""
-    problems, methods = list(PROBLEMS), list(METHODS)
-    return sorted(
-        records, key=lambda record: (problems.index(record["dataset"]), methods.index(record["model"]), record["seed"])
-    )
-
-
 #: Difference to the paper, in points, from which it is printed in bold.
 NOTABLE = 1.0
 #: What is measured, besides the AUC, and the digits it is shown with.
@@ -209,7 +200,7 @@ def comparison(records: Sequence[Record]) -> list[dict[str, Any]]:
     and so is every problem of a data set.
     """
     paper = published_auc()
-    results = Results(in_order(records), "dataset", "model")
+    results = Results(in_order(records, dataset=list(PROBLEMS), model=list(METHODS)), "dataset", "model")
     rows = []
     for cell, seeds in results.cells.items():
         means = {name: mean for name in ("auc", *MEASURED) if (mean := results.mean(cell, name)) is not None}
@@ -257,28 +248,12 @@ def markdown(rows: list[dict[str, Any]], records: Sequence[Record]) -> list[str]
 
 def picture(rows: list[dict[str, Any]], path: Path) -> Path:
     """AUCs, ours and the paper's, of every method; one panel per problem."""
-    problems = list(dict.fromkeys(row["problem"] for row in rows))
-    methods = list(dict.fromkeys(row["method"] for row in rows))
-    size = (2.6 + 3.2 * len(problems), 1.6 + 0.32 * len(methods))
-    panels = panels_for(problems, size, sharey=True, sharex=True)
-    for panel, problem in zip(panels, problems, strict=True):
-        own = [row for row in rows if row["problem"] == problem]
-        at = [methods.index(row["method"]) for row in own]
-        panel.plot(
-            [row["paper"] for row in own], at, color=COLOURS[1], marker="D", markersize=7, linestyle="",
-            markerfacecolor="white", label="paper",
-        )  # fmt: skip
-        errors = [2 * row["auc: standard error"] if row["seeds"] > 1 else 0.0 for row in own]
-        panel.errorbar(
-            [row["auc"] for row in own], at, xerr=errors, color=COLOURS[0], marker="o", markersize=5, linestyle="",
-            elinewidth=1, label="ours, with two standard errors" if any(errors) else "ours",
-        )  # fmt: skip
-        panel.set(xlabel="test AUC (%)")
-        panel.set_yticks(range(len(methods)), methods)
-        panel.grid(color="0.9")
-        panel.set_axisbelow(True)
-    panels[0].invert_yaxis()
-    return save_panels(panels, path, ncols=2)
+    dots: dict[str, dict[str, dict[str, Mean]]] = {}
+    for row in rows:
+        panel = dots.setdefault(row["problem"], {"ours": {}, "paper": {}})
+        panel["ours"][row["method"]] = Mean(row["auc"], row["auc: standard error"], row["seeds"])
+        panel["paper"][row["method"]] = Mean(row["paper"], math.nan, 1)
+    return draw_dots(dots, path, "test AUC (%)")
 
 
 def report(records: list[Record], folder: Path) -> list[Path]:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from sklearn.model_selection import train_test_split
 
-from legendretron.datasets import DATASETS, Dataset
+from legendretron.datasets import DATASETS
 from legendretron.estimators import LegendreTronClassifier, MultinomialLogisticClassifier
 from legendretron.estimators.legendretron import PaperLegendreTronClassifier
 from legendretron.experiments.experiment import Batch, Experiment, Outcome, Record, Resources, Run
@@ -24,16 +24,14 @@ from legendretron.experiments.recipes import (
 from legendretron.experiments.rendering import (
     as_text,
     described,
+    draw_dots,
     is_trial,
     markdown_table,
-    panels_for,
     read_csv,
-    save_panels,
     write_report,
 )
 from legendretron.experiments.results import Mean, Results, add_holm, verdict
 from legendretron.paper.data import find_data, load_prepared
-from legendretron.plots.axes import COLOURS
 
 #: Level of the paper's t-tests.
 LEVEL = 0.01
@@ -45,7 +43,6 @@ TESTS = {
     "paired": (PAPERS, "paired"),
     "tuned, paired": (TUNED, "tuned"),
 }
-MARKERS = ("o", "s", "^", "P")
 #: Runs behind each of the paper's cells; its ± is their standard error.
 REPETITIONS = 20
 _PUBLISHED = files(__package__) / "published_libsvm.csv"
@@ -114,20 +111,31 @@ def _verdict(row: dict[str, Any], test: str) -> str:
     return verdict(difference, row[test], row[f"{test}, Holm"], level=LEVEL, better="LT", worse="LR")
 
 
+def _mean(row: dict[str, Any], model: str) -> Mean | None:
+    """Our mean from a row of :func:`comparison`; None if the model was not run."""
+    if f"{model}: accuracy" not in row:
+        return None
+    return Mean(row[f"{model}: accuracy"], row[f"{model}: standard error"], row[f"{model}: seeds"])
+
+
+def _published(row: dict[str, Any], model: str) -> Mean | None:
+    """The paper's, if it has one to compare with."""
+    if f"{model}: paper" not in row:
+        return None
+    return Mean(row[f"{model}: paper"], row[f"{model}: paper's standard error"], REPETITIONS)
+
+
 def _cells(row: dict[str, Any], model: str) -> tuple[str, str, str]:
     """Ours, the paper's, and the difference in standard errors, in bold where it is not reproduced."""
-    if f"{model}: accuracy" not in row:
-        return "", "", ""
-    ours = Mean(row[f"{model}: accuracy"], row[f"{model}: standard error"], row[f"{model}: seeds"])
-    if f"{model}: paper" not in row:
-        return as_text(ours), "", "" if row["source"] == "complete" else "subset"
-    paper = Mean(row[f"{model}: paper"], row[f"{model}: paper's standard error"], REPETITIONS)
+    ours, published = _mean(row, model), _published(row, model)
+    if ours is None or published is None:
+        return as_text(ours), "", "" if ours is None or row["source"] == "complete" else "subset"
     gap = f"{row[f'{model}: difference in standard errors']:+.1f}"
     if ours.n < 2:
         gap = ""  # one run has no error
     elif not row[f"{model}: reproduced"]:
         gap = f"**{gap}**"
-    return as_text(ours), as_text(paper), gap
+    return as_text(ours), as_text(published), gap
 
 
 def markdown(rows: list[dict[str, Any]], records: Sequence[Record]) -> list[str]:
@@ -183,33 +191,17 @@ def _of_tuning(records: Sequence[Record]) -> list[str]:
 
 def picture(rows: list[dict[str, Any]], models: Sequence[str], path: Path) -> Path:
     """Ours and the paper's for every data set, one panel per noise level; in the order of the models."""
-    levels = sorted({row["noise"] for row in rows})
-    names = list(dict.fromkeys(row["label"] for row in rows))
-    titles = [f"{100 * level:g}% of training labels flipped" for level in levels]
-    size = (2.0 + 3.4 * len(levels), 1.6 + 0.42 * len(names))
-    panels = panels_for(titles, size, sharey=True, sharex=True)
-    for panel, level in zip(panels, levels, strict=True):
-        own = {row["label"]: row for row in rows if row["noise"] == level}
-        for m, model in enumerate(models):
-            shift = (m - (len(models) - 1) / 2) * 0.17
-            for kind, filled in (("accuracy", True), ("paper", False)):
-                key = f"{model}: {kind}"
-                error = f"{model}: paper's standard error" if kind == "paper" else f"{model}: standard error"
-                at = [(i + shift, own[name]) for i, name in enumerate(names) if name in own and key in own[name]]
-                if at:
-                    panel.errorbar(
-                        [row[key] for _, row in at], [y for y, _ in at],
-                        xerr=[2 * np.nan_to_num(row[error]) for _, row in at],
-                        color=COLOURS[m], marker=MARKERS[m], linestyle="", elinewidth=1,
-                        # hollow ones go around what they are compared with
-                        markersize=4 if filled else 8, markerfacecolor=COLOURS[m] if filled else "none",
-                        label=model if filled else f"{model}, paper",
-                    )  # fmt: skip
-        panel.set(xlabel="test accuracy (%)", xlim=(0, 100))
-        panel.set_yticks(range(len(names)), [name.replace(" (", "\n(") for name in names])
-        panel.grid(axis="x", color="0.9")
-    panels[0].invert_yaxis()
-    return save_panels(panels, path, ncols=3, title="bars: two standard errors")
+    dots: dict[str, dict[str, dict[str, Mean]]] = {}
+    for level in sorted({row["noise"] for row in rows}):
+        panel = dots.setdefault(f"{100 * level:g}% of training labels flipped", {})
+        for row in (row for row in rows if row["noise"] == level):
+            for model in models:
+                ours, published = _mean(row, model), _published(row, model)
+                if ours:
+                    panel.setdefault(model, {})[row["label"]] = ours
+                if published:
+                    panel.setdefault(f"{model}, paper", {})[row["label"]] = published
+    return draw_dots(dots, path, "test accuracy (%)", xlim=(0, 100))
 
 
 def report(records: list[Record], folder: Path) -> list[Path]:
@@ -282,7 +274,10 @@ def recipe(model: str, dataset: str) -> dict[str, Any]:
 
 
 def execute_splits(batch: Batch, resources: Resources) -> Outcome:
-    """Split, add noise to the training labels, train all runs side by side, and test each on its clean test rows."""
+    """Split, add noise to the training labels, train all runs side by side, and test each on its clean test rows.
+
+    The penalty is tuned if the settings say so.
+    """
     data = load_prepared(batch.dataset, resources.data)
     splits = [split_rows(data.n_rows, run.seed) for run in batch.runs]
     train, test = (np.stack(part) for part in zip(*splits, strict=True))
@@ -292,16 +287,6 @@ def execute_splits(batch: Batch, resources: Resources) -> Outcome:
             for rows, run in zip(train, batch.runs, strict=True)
         ]
     )
-    return fit_and_test(batch, resources, data, train, test, labels)
-
-
-def fit_and_test(
-    batch: Batch, resources: Resources, data: Dataset, train: np.ndarray, test: np.ndarray, labels: np.ndarray
-) -> Outcome:
-    """Train all runs of a batch side by side, with the penalty tuned if the settings say so, and test each.
-
-    ``train`` and ``test`` are rows of each run, ``(runs, n)``, and ``labels`` those to train on.
-    """
     y, seeds = data.y, [run.seed for run in batch.runs]
     # second-order fits of one model after the other gain nothing from a GPU
     device = "cpu" if batch.settings.get("solver") == "lbfgs" else resources.device

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,22 @@ from sklearn.base import BaseEstimator
 from legendretron.diagnostics import monotonicity
 from legendretron.experiments.experiment import Batch, Experiment, Outcome, Record, Resources
 from legendretron.experiments.rendering import as_text, described, markdown_table, save_picture, write_report
-from legendretron.experiments.results import Results, mean_of
+from legendretron.experiments.results import Results, in_order, mean_of
 from legendretron.experiments.store import round_difference
 from legendretron.losses import LogLoss, MatsushitaLoss, ProperLoss, SphericalLoss, SquareLoss, ZeroOneLoss
-from legendretron.paper.auc import SECONDS, BinaryImages, find_data, fit_method, in_order, load_problem, recipe, scores
-from legendretron.plots.axes import COLOURS, axes_or_new
+from legendretron.paper.auc import (
+    METHODS,
+    PROBLEMS,
+    SECONDS,
+    BinaryImages,
+    find_data,
+    fit_method,
+    load_problem,
+    recipe,
+    scores,
+)  # fmt: skip
+from legendretron.plots.axes import LINES, axes_or_new
+from legendretron.plots.chart import Chart, Line
 from legendretron.trons import SlIsotronClassifier
 
 #: Predicted probabilities of class 1 at which losses are tabulated, 1/2 in the middle.
@@ -101,10 +112,10 @@ class Curve:
         """``loss_1`` at a prediction."""
         return float(np.interp(probability, self.probability, self.loss_1))
 
-    def distance(self, other: Curve) -> float:
-        """Largest difference of ``loss_1`` for predictions from 0.05 to 0.95."""
+    def distance(self, loss_1: np.ndarray) -> float:
+        """Largest difference of ``loss_1`` from another for predictions from 0.05 to 0.95."""
         shown = (self.probability >= 0.05) & (self.probability <= 0.95)
-        return float(np.abs(self.loss_1 - other.loss_1)[shown].max())
+        return float(np.abs(self.loss_1 - loss_1)[shown].max())
 
 
 def named_losses() -> list[Curve]:
@@ -129,83 +140,43 @@ def learned_losses(records: Iterable[Record]) -> list[Curve]:
     ]  # fmt: skip
 
 
-#: Dashes and widths; of lines close to each other, a thin broken one is drawn on a thick one.
-_STYLES: tuple[tuple[Any, float], ...] = (
-    ("-", 1.8),
-    ("--", 1.8),
-    ("-.", 1.8),
-    (":", 2.0),
-    ("-", 3.2),
-    ((0, (6, 2, 1, 2, 1, 2)), 1.6),
-    ((0, (1, 1.5)), 1.8),
-)
 #: Losses closer than this are drawn as one line.
 _SAME = 1e-4
-_HIGHEST, _FURTHEST = 4.0, 1.0
 
 
 def picture(named: Sequence[Curve], learned: Sequence[Curve], missing: Sequence[tuple[str, str]], path: Path) -> Path:
-    """Draw the named losses, and those learned on each problem, on the same axes."""
+    """Draw the named losses, and those learned on each problem beside the log-loss, on the same axes."""
     log = named[0]
     problems = list(dict.fromkeys([curve.problem for curve in learned] + [problem for problem, _ in missing]))
-    columns = 1 + len(problems)
-    panels = axes_or_new(
-        None, nrows=2, ncols=columns, figsize=(1.2 + 3.8 * columns, 8.2), sharex=True, sharey="row", squeeze=False,
-        height_ratios=(3, 2),
-    )  # fmt: skip
-    panels[0, 0].figure.get_layout_engine().set(w_pad=0.12)
-    _column(panels[:, 0], "Named losses", named, log, [curve.name for curve in named[1:]])
+    groups = {"Named losses": named} | {
+        f"Learned on {problem}": [log, *(curve for curve in learned if curve.problem == problem)]
+        for problem in problems
+    }
     # a method has the same colour in all panels
-    methods = list(dict.fromkeys(curve.name for curve in learned if curve.distance(log) >= _SAME))
-    for column, problem in zip(panels[:, 1:].T, problems, strict=True):
-        own = [log, *(curve for curve in learned if curve.problem == problem)]
-        absent = dict.fromkeys(name for where, name in missing if where == problem)
-        _column(column, f"Learned on {problem}", own, log, methods, [f"({name}: no loss)" for name in absent])
-    panels[0, 0].set(ylim=(0, _HIGHEST), ylabel="loss if class 1 is true, ℓ₁\n(scaled: log 2 at ½)")
-    panels[1, 0].set(ylim=(-_FURTHEST, _FURTHEST), xlim=(0, 1), ylabel="ℓ₁ less the log-loss")
-    for panel in panels[1]:
-        panel.set_xlabel("predicted probability of class 1")
-    return save_picture(panels[0, 0].figure, path)
-
-
-def _column(
-    panels: Any, title: str, curves: Sequence[Curve], log: Curve, names: Sequence[str], notes: Sequence[str] = ()
-) -> None:
-    """Losses above, and below by how much they exceed the log-loss; ``names`` says whose colour is which."""
-    top, bottom = panels
-    seen: set[str] = set()
-    for group in _groups(curves):
-        first = group[0]
-        if first is log:
-            style: dict[str, Any] = {"color": "0.65", "linewidth": 5, "zorder": 1}
-        else:
-            index = names.index(first.name)
-            dashes, width = _STYLES[index % len(_STYLES)]
-            style = {"color": COLOURS[index % len(COLOURS)], "linestyle": dashes, "linewidth": width}
-        fresh = [curve.name for curve in group if curve.name not in seen]
-        label = ", ".join("log-loss" if name == "log" else name for name in dict.fromkeys(fresh))
-        top.plot(first.probability, first.loss_1, label=label or None, **style)
-        bottom.plot(first.probability, first.loss_1 - log.loss_1, **style)
-        seen.update(fresh)
-    for note in notes:
-        top.plot([], [], " ", label=note)
-    top.set_title(title, fontsize=11)
-    top.legend(frameon=False, fontsize=8.5, handlelength=2.6, loc="upper right")
-    for panel in panels:
-        panel.grid(color="0.92")
-        panel.set_axisbelow(True)
-
-
-def _groups(curves: Sequence[Curve]) -> list[list[Curve]]:
-    """Group curves that cannot be distinguished."""
-    groups: list[list[Curve]] = []
-    for curve in curves:
-        near = next((group for group in groups if group[0].distance(curve) < _SAME), None)
-        if near is None:
-            groups.append([curve])
-        else:
-            near.append(curve)
-    return groups
+    methods = list(dict.fromkeys(curve.name for curve in learned if curve.distance(log.loss_1) >= _SAME))
+    axes = axes_or_new(None, ncols=len(groups), figsize=(1.2 + 3.8 * len(groups), 5.2), sharey=True, squeeze=False)[0]
+    for ax, problem, (title, curves) in zip(axes, ["", *problems], groups.items(), strict=True):
+        colours = methods if problem else [curve.name for curve in named[1:]]
+        lines: list[Line] = []
+        seen: set[str] = set()  # of several seeds, one is in the legend
+        for curve in curves:
+            name = "" if curve.name in seen else "log-loss" if curve is log else curve.name
+            near = next((place for place, line in enumerate(lines) if curve.distance(line.y) < _SAME), None)
+            if near is not None:  # cannot be told apart, so it is named with the other
+                lines[near] = replace(lines[near], label=", ".join(filter(None, [lines[near].label, name])))
+            elif curve is log:
+                lines.append(Line(curve.probability, curve.loss_1, name, "0.65", width=5.0))
+            else:
+                n = colours.index(curve.name)
+                lines.append(Line(curve.probability, curve.loss_1, name, n, LINES[n % len(LINES)]))
+            seen.add(curve.name)
+        nowhere = np.full(2, np.nan)
+        notes = dict.fromkeys(name for where, name in missing if where == problem)
+        absent = [Line(nowhere, nowhere, f"({name}: no loss)", style="none") for name in notes]
+        label = "loss if class 1 is true, ℓ₁ (scaled: log 2 at ½)" if ax is axes[0] else ""
+        axis = "predicted probability of class 1", label
+        Chart(*axis, [*lines, *absent], title, (0.0, 1.0), (0.0, 4.0), legend="below").draw(ax)
+    return save_picture(axes[0].figure, path)
 
 
 #: Predictions that the tables show.
@@ -222,7 +193,7 @@ def _learned_row(runs: Sequence[Record], named: Sequence[Curve]) -> list[str]:
     curves = learned_losses(runs)
     if not curves:
         return [runs[0]["model"], *scores, *[""] * (len(SHOWN) + 3)]
-    distances = {other.name: curves[0].distance(other) for other in named}
+    distances = {other.name: curves[0].distance(other.loss_1) for other in named}
     nearest = min(distances, key=distances.__getitem__)
     compared = [f"{distances['log']:.3f}", f"{nearest} ({distances[nearest]:.3f})"]
     return [runs[0]["model"], *scores, *_values(curves[0]), *compared]
@@ -289,7 +260,7 @@ def _csv_rows(curves: Sequence[Curve]) -> list[dict[str, Any]]:
 
 def report(records: list[Record], folder: Path) -> list[Path]:
     """Write ``figure_proper_losses.md``, ``.csv`` and ``.png`` into a folder."""
-    records = in_order(records)
+    records = in_order(records, dataset=list(PROBLEMS), model=list(METHODS))
     named, learned = named_losses(), learned_losses(records)
     missing = [(record["data"]["label"], record["model"]) for record in records if "loss_1" not in record]
     name = "figure_proper_losses"

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from scipy import stats
 from scipy.special import logsumexp
 from sklearn.multiclass import OneVsRestClassifier
 
@@ -17,10 +16,9 @@ from legendretron.datasets import DATASETS, load_images
 from legendretron.estimators import LegendreTronClassifier, MultinomialLogisticClassifier
 from legendretron.experiments.experiment import Batch, Experiment, Outcome, Record, Resources, Run
 from legendretron.experiments.recipes import fit_recipe, make_estimator, make_recipe
-from legendretron.experiments.rendering import as_text, described, markdown_table, panels_for, save_panels, write_report
+from legendretron.experiments.rendering import as_text, described, draw_curves, markdown_table, write_report
 from legendretron.experiments.results import Mean, Results, add_holm, verdict
 from legendretron.paper.data import facts_of, find_data, pixel_features, training_images
-from legendretron.plots.axes import COLOURS
 from legendretron.trons import ISGPLinkgisticClassifier
 
 LEARNED, PLAIN = "LegendreTron", "logistic regression"
@@ -30,10 +28,6 @@ SHORT = {LEARNED: "LT", PLAIN: "LR", ISGP: "ISGP", TUNED: "LR tuned"}
 #: What is tested: the first model against the second.
 PAIRS = ((LEARNED, PLAIN), (LEARNED, TUNED), (LEARNED, ISGP), (PLAIN, ISGP))
 LEVEL = 0.01
-#: Points of accuracy by which a model may fall short of one that it matches.
-MARGIN = 0.5
-#: Markers and lines of the models, in order: distinguishable without colours too.
-STYLES = (("o", "-"), ("s", "--"), ("^", ":"), ("D", "-."))
 
 
 def comparison(records: Sequence[Record]) -> list[dict[str, Any]]:
@@ -98,82 +92,13 @@ def _difference(row: dict[str, Any], a: str, b: str) -> str:
     return f"{text} (W)" if row[f"{pair}: Welch"] < LEVEL else text
 
 
-class Finding(NamedTuple):
-    """What the numbers say of a claim, and the words for it in the table.
-
-    It ``"holds"``, holds ``"uncorrected"`` for many tests, is ``"undecided"`` or ``"fails"``; or the ``"opposite"`` holds.
-    """
-
-    answer: str
-    text: str
-
-
-#: What a verdict says of the claim that the first of two models beats the second.
-_BEATS = {
-    "better": Finding("holds", "yes"),
-    "(better)": Finding("uncorrected", "(yes)"),
-    "=": Finding("undecided", "undecided"),
-    "(worse)": Finding("opposite", "(no: worse)"),
-    "worse": Finding("opposite", "no: worse"),
-}
-
-
-def _beats(row: dict[str, Any], a: str, b: str) -> Finding | None:
-    """Whether the first of two models is better, by the paired test; None without a test."""
+def _count_verdicts(rows: list[dict[str, Any]], a: str, b: str) -> str:
+    """In how many cells the first model is better than the second, and worse, by the paired test with its correction."""
     pair = f"{a} minus {b}"
-    said = verdict(row[pair], row[f"{pair}: p"], row[f"{pair}: p, Holm"], level=LEVEL) if pair in row else ""
-    return _BEATS.get(said)
-
-
-def _at_least_matches(row: dict[str, Any], a: str, b: str) -> Finding | None:
-    """Whether the first model is better, or surely not worse by more than :data:`MARGIN`.
-
-    That no test has found a difference does not make two models equal: with few seeds it may be large.
-    """
-    pair, found = f"{a} minus {b}", _beats(row, a, b)
-    if found is None or found.answer == "opposite":
-        return found
-    if found.answer != "undecided":
-        return found._replace(text=found.text.replace("yes", "yes: beats"))
-    quantile = float(stats.t.ppf(1.0 - LEVEL / 2.0, row[f"{pair}: seeds"] - 1))
-    surely = row[pair] - quantile * row[f"{pair}: error"] > -MARGIN
-    return Finding("holds", "yes: matches") if surely else found
-
-
-def _most_on_kmnist(row: dict[str, Any], rows: list[dict[str, Any]]) -> Finding | None:
-    """Whether the lead of LegendreTron over logistic regression at a size is larger there than on the other data sets."""
-    pair = f"{LEARNED} minus {PLAIN}"
-    others = [
-        other for other in rows if other["size"] == row["size"] and other["dataset"] != "kmnist" and pair in other
-    ]
-    if row["dataset"] != "kmnist" or pair not in row or not others:
-        return None
-    values = ", ".join(f"{other[pair]:+.2f}" for other in others)
-    largest = row[pair] > max(other[pair] for other in others)
-    text = f"{'yes' if largest else 'no'} ({row[pair]:+.2f}; others {values})"
-    return Finding("holds" if largest else "fails", text)
-
-
-#: The paper's claims on this figure, and what the numbers say of each at a data set and size; None where there are none.
-CLAIMS: dict[str, Callable[[dict[str, Any], list[dict[str, Any]]], Finding | None]] = {
-    "LT beats ISGP": lambda row, rows: _beats(row, LEARNED, ISGP),
-    "LR beats ISGP": lambda row, rows: _beats(row, PLAIN, ISGP),
-    "LT matches or beats LR": lambda row, rows: _at_least_matches(row, LEARNED, PLAIN),
-    "LT's lead over LR is largest on KMNIST": _most_on_kmnist,
-}
-
-
-def _count_findings(claim: str, found: Sequence[Finding | None]) -> str:
-    """How often a claim holds, of the cells where there is a number for it."""
-    known = [finding.answer for finding in found if finding is not None]
-    if not known:
-        return f"{claim}: not tested"
-    surely, maybe, against = (known.count(answer) for answer in ("holds", "uncorrected", "opposite"))
-    return (
-        f"{claim}: in {surely} of {len(known)}"
-        + (f", in {maybe} more before the correction" if maybe else "")
-        + (f", the opposite in {against}" if against else "")
-    )
+    said = [verdict(row[pair], row[f"{pair}: p"], row[f"{pair}: p, Holm"], level=LEVEL) for row in rows if pair in row]
+    words = [word for word in said if word]
+    better, worse = words.count("better"), words.count("worse")
+    return f"{SHORT[a]} is better than {SHORT[b]} in {better} and worse in {worse} of {len(words)}"
 
 
 def _not_there(rows: list[dict[str, Any]]) -> list[str]:
@@ -198,8 +123,6 @@ def markdown(rows: list[dict[str, Any]], records: Sequence[Record]) -> list[str]
     def means(name: str, digits: int) -> str:
         return table([SHORT[m] for m in models], lambda row: [as_text(mean_in(row, m, name), digits) for m in models])
 
-    found = [[claim(row, rows) for claim in CLAIMS.values()] for row in rows]
-    said = [[finding.text if finding else "" for finding in line] for line in found]
     return [
         "# Test accuracy against training set size",
         "Test accuracy in % on all test images, mean ± standard error over seeds. LT is LegendreTron and LR multinomial "
@@ -218,18 +141,8 @@ def markdown(rows: list[dict[str, Any]], records: Sequence[Record]) -> list[str]
         table([f"{SHORT[a]} - {SHORT[b]}" for a, b in pairs], lambda row: [_difference(row, a, b) for a, b in pairs]),
         "## What the paper says",
         "The paper prints this figure without numbers. Its text says that LT and LR outperform ISGP on all three data sets, "
-        "and that LT matches or outperforms LR on all three, most notably on Kuzushiji-MNIST. Here, at each size, by the "
-        "tests above. In brackets: what does not survive the correction. Matches: the 99 % interval of the difference lies "
-        f"above -{MARGIN} points. Undecided: so many seeds show neither. "
-        "Where the lead is largest is read off the means alone.",
-        markdown_table(
-            ["data set", "training images", *CLAIMS],
-            [[row["label"], f"{row['size']:,}", *line] for row, line in zip(rows, said, strict=True)],
-        ),
-        "; ".join(
-            _count_findings(claim, column) for claim, column in zip(CLAIMS, zip(*found, strict=True), strict=True)
-        )
-        + ".",
+        "and that LT matches or outperforms LR on all three, most notably on Kuzushiji-MNIST. By the paired tests with their "
+        f"correction, over data sets and sizes: {'; '.join(_count_verdicts(rows, a, b) for a, b in pairs)}.",
         "## Log-loss",
         means("log_loss", 4),
         "## Seconds",
@@ -239,38 +152,18 @@ def markdown(rows: list[dict[str, Any]], records: Sequence[Record]) -> list[str]
     ]
 
 
-def picture(curves: Mapping[str, Sequence[tuple[Mapping[str, Any], Mean | None]]], path: Path) -> Path:
-    """Draw a panel for every data set, with a curve for every model."""
-    everything = [row for points in curves.values() for row, _ in points]
-    labels = list(dict.fromkeys(row["label"] for row in everything))
-    ticks = sorted({row["size"] for row in everything})
-    panels = panels_for(labels, (1.2 + 3.6 * len(labels), 4.2), sharex=True)
-    for panel, label in zip(panels, labels, strict=True):
-        for m, (model, points) in enumerate(curves.items()):
-            own = [(row["size"], mean) for row, mean in points if row["label"] == label and mean is not None]
-            if not own:
-                continue
-            marker, line = STYLES[m % len(STYLES)]
-            # slightly shifted, so that the error bars of models that agree can be distinguished
-            sizes = np.array([size for size, _ in own]) * 1.04 ** (m - (len(curves) - 1) / 2)
-            panel.errorbar(
-                sizes, [mean.value for _, mean in own], yerr=[2.0 * np.nan_to_num(mean.error) for _, mean in own],
-                color=COLOURS[m], marker=marker, linestyle=line, markersize=5, linewidth=1.5, elinewidth=1.2, capsize=2.5,
-                label=model,
-            )  # fmt: skip
-        panel.set(xlabel="training images", xscale="log")
-        panel.set_xticks(ticks, [f"{tick:,}" for tick in ticks], rotation=30, ha="right")
-        panel.minorticks_off()
-        panel.grid(color="0.9")
-    panels[0].set_ylabel("test accuracy (%)")
-    return save_panels(panels, path, ncols=4, title="mean over seeds; bars: two standard errors")
-
-
 def report(records: list[Record], folder: Path) -> list[Path]:
     """Write ``figure_training_size.md``, ``.csv`` and ``.png`` into a folder."""
     rows, name = comparison(records), "figure_training_size"
-    curves = {model: [(row, mean_in(row, model)) for row in rows] for model in SHORT}
-    return write_report(folder, name, markdown(rows, records), rows, picture(curves, folder / f"{name}.png"))
+    curves: dict[str, dict[str, list[tuple[float, Mean]]]] = {}
+    for row in rows:
+        for model in SHORT:
+            if mean := mean_in(row, model):
+                curves.setdefault(row["label"], {}).setdefault(model, []).append((row["size"], mean))
+    ticks = {size: f"{size:,}" for size in sorted({row["size"] for row in rows})}
+    axes = "training images", "test accuracy (%)"
+    drawn = draw_curves(curves, folder / f"{name}.png", axes, ticks, xscale="log")
+    return write_report(folder, name, markdown(rows, records), rows, drawn)
 
 
 #: Strengths of the penalty that the tuned model chooses from, and the share of the training images held out for it.

@@ -20,17 +20,15 @@ from legendretron.experiments.experiment import Batch, Experiment, Outcome, Reco
 from legendretron.experiments.rendering import (
     as_text,
     described,
+    draw_dots,
     markdown_table,
-    panels_for,
     read_csv,
-    save_panels,
     write_report,
 )
 from legendretron.experiments.results import Mean, Results, add_holm, verdict
 from legendretron.experiments.store import round_difference
 from legendretron.paper.data import facts_of, find_data
 from legendretron.paper.vgg_network import VGG5, VGGTron, log_probabilities, train_network
-from legendretron.plots.axes import COLOURS
 
 #: The network that others are compared with.
 PLAIN = "VGG"
@@ -141,36 +139,21 @@ def markdown(rows: list[dict[str, Any]], records: Sequence[Record]) -> list[str]
     return [*parts, described(records)]
 
 
-def picture(rows: list[dict[str, Any]], records: Sequence[Record], path: Path) -> Path:
-    """Accuracies of all seeds, their mean and, of complete data sets, the paper's; a panel for every data set."""
-    labels = list(dict.fromkeys(row["label"] for row in rows))
-    models = list(dict.fromkeys(row["model"] for row in rows))
-    panels = panels_for(labels, (1.6 + 3.4 * len(labels), 1.9 + 0.55 * len(models)), sharey=True)
-    for panel, label in zip(panels, labels, strict=True):
-        for row in (row for row in rows if row["label"] == label):
-            m = models.index(row["model"])
-            own = [r["accuracy"] for r in records if r["dataset"] == row["dataset"] and r["model"] == row["model"]]
-            panel.plot(own, [m + 0.22] * len(own), "|", color=COLOURS[m], markersize=7, label="one seed")
-            panel.errorbar(
-                row["accuracy"], m, xerr=2.0 * np.nan_to_num(row["accuracy: error"]), color=COLOURS[m], marker="o",
-                linestyle="", capsize=3, label="mean, two standard errors",
-            )  # fmt: skip
-            if row["paper"] is not None and row["source"] == "complete":  # a part of the images is another problem
-                panel.plot(
-                    row["paper"], m - 0.22, "D", color=COLOURS[m], markerfacecolor="white", markersize=6, label="paper"
-                )
-        panel.set(xlabel="test accuracy (%)", ylim=(len(models) - 0.5, -0.5))
-        panel.margins(x=0.12)
-        panel.locator_params(axis="x", nbins=5)
-        panel.grid(axis="x", color="0.9")
-        panel.set_yticks(range(len(models)), models)
-    return save_panels(panels, path, ncols=3)
+def picture(rows: list[dict[str, Any]], path: Path) -> Path:
+    """Mean accuracies and, of complete data sets, the paper's; a panel for every data set."""
+    dots: dict[str, dict[str, dict[str, Mean]]] = {}
+    for row in rows:
+        panel = dots.setdefault(row["label"], {"ours": {}})
+        panel["ours"][row["model"]] = _mean(row, "accuracy")
+        if row["paper"] is not None and row["source"] == "complete":  # a part of the images is another problem
+            panel.setdefault("paper", {})[row["model"]] = Mean(row["paper"], math.nan, 1)
+    return draw_dots(dots, path, "test accuracy (%)")
 
 
 def report(records: list[Record], folder: Path) -> list[Path]:
     """Write ``table_vgg.md``, ``.csv`` and ``.png`` into a folder."""
     rows = comparison(records)
-    drawn = picture(rows, records, folder / "table_vgg.png")
+    drawn = picture(rows, folder / "table_vgg.png")
     return write_report(folder, "table_vgg", markdown(rows, records), rows, drawn)
 
 

@@ -2,7 +2,7 @@
 
 from legendretron.trons.bregman_projection import BregmanGenerator, bregman_projection, clip_slopes
 from legendretron.trons.descent import BregmanTronClassifier, GLMTronClassifier, SlIsotronClassifier
-from legendretron.trons.isgp import GPLinkgisticClassifier, ISGPLinkgisticClassifier
+from legendretron.trons.linkgistic import GPLinkgisticClassifier, ISGPLinkgisticClassifier
 from legendretron.trons.lipschitz_isotonic import lipschitz_isotonic
 from legendretron.trons.piecewise_link import PiecewiseLinearLink
 from legendretron.trons.trigonometric_link import TrigonometricLink

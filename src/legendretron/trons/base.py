@@ -12,7 +12,6 @@ import torch
 from scipy.sparse.linalg import LinearOperator, eigsh
 from scipy.special import logit
 from sklearn.base import BaseEstimator
-from sklearn.utils import check_random_state
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted
@@ -29,7 +28,6 @@ from legendretron._internal.sklearn_compat import (
 from legendretron.estimators.classes import apply_class_weight, swap_classes
 from legendretron.estimators.resuming import restore_on_error
 from legendretron.estimators.standardization import Standardizer
-from legendretron.estimators.validation_split import validation_split
 from legendretron.links import Link, SoftmaxLink
 from legendretron.losses import CanonicalLoss
 from legendretron.training import History
@@ -87,12 +85,8 @@ class Design:
 SHARED: dict[str, list[Any]] = {
     "max_iter": [Interval(Integral, 1, None, closed="left")],
     "tol": [Interval(Real, 0, None, closed="left")],
-    "early_stopping": ["boolean"],
-    "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
-    "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
     "class_weight": [StrOptions({"balanced"}), dict, None],
     "standardize": ["boolean"],
-    "random_state": ["random_state"],
     "verbose": ["verbose"],
 }
 
@@ -111,10 +105,10 @@ class BinaryLinkLearner(Classifier, BaseEstimator, ABC):  # type: ignore[misc]
     # --- what subclasses say ---
 
     @abstractmethod
-    def _learn(self, design: Design, y: np.ndarray, weight: np.ndarray, held_out: Any, seed: int) -> np.ndarray:
+    def _learn(self, design: Design, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
         """Learn link and predictor; return the weights ``(d + 1,)``, the intercept last, in the design's units.
 
-        ``y`` is 0 or 1, ``weight`` sums to one; ``held_out`` is a triple of features, labels and weights, or None.
+        ``y`` is 0 or 1, ``weight`` sums to one.
         """
 
     @abstractmethod
@@ -179,18 +173,9 @@ class BinaryLinkLearner(Classifier, BaseEstimator, ABC):  # type: ignore[misc]
             )
 
     def _fit(self, X: Any, y: np.ndarray, weight: np.ndarray) -> None:
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        dtype = X.dtype
-        held = None
-        if getattr(self, "early_stopping", False):
-            rows, out = validation_split(np.arange(len(y)), y, self.validation_fraction, seed)
-            held = (X[out], y[out], weight[out] / weight[out].sum())
-            X, y, weight = X[rows], y[rows], weight[rows] / weight[rows].sum()
         design = Design(X, weight, bool(self.standardize))
-        if held is not None:
-            held = (design.transform(held[0]), *held[1:])
-        w = self._learn(design, y, weight, held, seed)
-        self.coef_, self.intercept_ = design.units.fold(w[:-1, None], w[-1:], dtype)
+        w = self._learn(design, y, weight)
+        self.coef_, self.intercept_ = design.units.fold(w[:-1, None], w[-1:], X.dtype)
 
     # --- predicting ---
 
@@ -290,12 +275,13 @@ class TronDescent(BinaryLinkLearner):
     r"""Base of the three trons: :math:`w \leftarrow w + \eta \sum_i w_i (y_i - u(z_i)) x_i`, then perhaps a new ``u``.
 
     The step is the negative gradient of the canonical loss of ``u``, whatever ``u`` is. Of all iterates the one with the
-    least squared error is kept: that on the validation set, if there is one.
+    least squared error is kept.
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **SHARED,
         "learning_rate": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
+        "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
     }
 
     def __init__(
@@ -304,23 +290,17 @@ class TronDescent(BinaryLinkLearner):
         learning_rate: float | str = "auto",
         max_iter: int = 200,
         tol: float = 1e-7,
-        early_stopping: bool = False,
-        validation_fraction: float = 0.1,
         n_iter_no_change: int = 10,
         class_weight: dict[Any, float] | str | None = None,
         standardize: bool = True,
-        random_state: Any = None,
         verbose: int = 0,
     ) -> None:
         self.learning_rate = learning_rate
         self.max_iter = max_iter
         self.tol = tol
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
         self.n_iter_no_change = n_iter_no_change
         self.class_weight = class_weight
         self.standardize = standardize
-        self.random_state = random_state
         self.verbose = verbose
 
     def _first_link(self) -> Any:
@@ -343,7 +323,7 @@ class TronDescent(BinaryLinkLearner):
         """Store the learned link."""
         self.link_ = link
 
-    def _learn(self, design: Design, y: np.ndarray, weight: np.ndarray, held_out: Any, seed: int) -> np.ndarray:
+    def _learn(self, design: Design, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
         automatic = isinstance(self.learning_rate, str)
         eigenvalue = design.largest_eigenvalue(weight) if automatic else np.nan
         w = np.zeros(design.X.shape[1] + 1)
@@ -368,21 +348,10 @@ class TronDescent(BinaryLinkLearner):
                 )
             link = self._next_link(link, z, y, weight)
             p = self._apply(link, z)
-            train_error = float((weight * (p - y) ** 2).sum())
-            held_error = None
-            if held_out is not None:
-                X_held, y_held, weight_held = held_out
-                p_held = self._apply(link, design.predictor(w, X_held))
-                held_error = float((weight_held * (p_held - y_held) ** 2).sum())
-            error = train_error if held_error is None else held_error
+            error = float((weight * (p - y) ** 2).sum())
             accuracy = (weight * ((p > 0.5) == (y > 0.5))).sum()
-            if held_error is not None:
-                accuracy = (weight_held * ((p_held > 0.5) == (y_held > 0.5))).sum()
-            seconds = time.monotonic() - began
-            self.history_.append(
-                n_iter, [train_error], [np.nan if held_error is None else held_error], [accuracy], [rate], seconds
-            )
-            progress.update(n_iter, train_error, held_error)
+            self.history_.append(n_iter, [error], [np.nan], [accuracy], [rate], time.monotonic() - began)
+            progress.update(n_iter, error, None)
             if stopping.update(error):
                 best, best_link = w, link
             if stopping.exhausted:

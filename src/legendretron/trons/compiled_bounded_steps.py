@@ -120,9 +120,9 @@ def roots(target, weight, slack, low):
 
 @cached
 def backtrack(roots, slack, top, tie):
-    """Values from the last point to the first, whether each step is held by one of its bounds, and by the upper one."""
+    """Values from the last point to the first, and whether each step is held by one of its bounds."""
     n = roots.shape[0]
-    values, held, up = np.empty(n), np.zeros(n - 1, np.bool_), np.zeros(n - 1, np.bool_)
+    values, held = np.empty(n), np.zeros(n - 1, np.bool_)
     value = min(roots[n - 1], top)
     values[n - 1] = value
     for i in range(n - 2, -1, -1):
@@ -133,5 +133,5 @@ def backtrack(roots, slack, top, tie):
             value -= slack[i]
         elif not below:
             value = roots[i]
-        held[i], up[i], values[i] = above or below, above, value
-    return values, held, up
+        held[i], values[i] = above or below, value
+    return values, held

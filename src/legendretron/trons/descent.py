@@ -25,8 +25,8 @@ class GLMTronClassifier(WithLink, TronDescent):
 
     with weights that sum to one, from ``w = 0``; the iterate with the least squared error is kept. For features inside the
     unit ball and :math:`\eta = 1` this is the algorithm of Kakade et al. (2011). *Ours*: the intercept, features of any
-    size with the step that suits them, weights, early stopping, and by default the choice of the iterate on the training
-    data (Kakade et al. take fresh data: ``early_stopping=True``).
+    size with the step that suits them, weights, and the choice of the iterate on the training data (Kakade et al. take fresh
+    data).
 
     Parameters
     ----------
@@ -37,18 +37,12 @@ class GLMTronClassifier(WithLink, TronDescent):
         Steps.
     tol : float, default=1e-7
         Least improvement of the squared error that counts.
-    early_stopping : bool, default=False
-        Hold out ``validation_fraction`` as a validation set, and choose the iterate on it.
-    validation_fraction : float, default=0.1
-        Of ``early_stopping``.
     n_iter_no_change : int, default=10
-        Early stopping patience: steps without improvement after which to stop.
+        Steps without improvement after which to stop.
     class_weight : dict or "balanced", default=None
         Weights of the classes.
     standardize : bool, default=True
         Whether features are centred and scaled inside (only scaled if sparse).
-    random_state : int, RandomState or None, default=None
-        Of the split into training and validation set.
     verbose : int, default=0
         1: a progress bar on a terminal. 2: a line per step.
 
@@ -103,8 +97,8 @@ class SlIsotronClassifier(TronDescent):
     :func:`~legendretron.diagnostics.monotonicity` measures it. The published method is also said to leave ``[0, 1]``; with
     exact regression of labels 0 and 1, and values held constant beyond the data, it does not.
 
-    *Ours*: the step for features of any size, weights, early stopping, the choice of the iterate with the least squared
-    error, and constant values beyond the data.
+    *Ours*: the step for features of any size, weights, the choice of the iterate with the least squared error, and constant
+    values beyond the data.
 
     Parameters
     ----------
@@ -112,9 +106,7 @@ class SlIsotronClassifier(TronDescent):
         Largest slope of ``u``. Together with ``learning_rate="auto"`` it only sets the unit of the predictor.
     learning_rate : float or "auto", default="auto"
         :math:`\eta`; ``"auto"`` as in :class:`~legendretron.trons.GLMTronClassifier`, with ``lipschitz`` as the slope.
-    max_iter, tol, early_stopping, validation_fraction, n_iter_no_change
-        See :class:`~legendretron.trons.GLMTronClassifier`.
-    class_weight, standardize, random_state, verbose
+    max_iter, tol, n_iter_no_change, class_weight, standardize, verbose
         See :class:`~legendretron.trons.GLMTronClassifier`.
 
     Attributes
@@ -156,19 +148,15 @@ class SlIsotronClassifier(TronDescent):
         learning_rate: float | str = "auto",
         max_iter: int = 100,
         tol: float = 1e-7,
-        early_stopping: bool = False,
-        validation_fraction: float = 0.1,
         n_iter_no_change: int = 10,
         class_weight: dict[Any, float] | str | None = None,
         standardize: bool = True,
-        random_state: Any = None,
         verbose: int = 0,
     ) -> None:
         self.lipschitz = lipschitz
         super().__init__(
-            learning_rate=learning_rate, max_iter=max_iter, tol=tol, early_stopping=early_stopping,
-            validation_fraction=validation_fraction, n_iter_no_change=n_iter_no_change, class_weight=class_weight,
-            standardize=standardize, random_state=random_state, verbose=verbose,
+            learning_rate=learning_rate, max_iter=max_iter, tol=tol, n_iter_no_change=n_iter_no_change,
+            class_weight=class_weight, standardize=standardize, verbose=verbose,
         )  # fmt: skip
 
     def _first_link(self) -> None:
@@ -241,9 +229,7 @@ class BregmanTronClassifier(WithLink, TronDescent):
     learning_rate : float or "auto", default="auto"
         As in :class:`~legendretron.trons.GLMTronClassifier`; the slope is the largest of the current inverse link, anew in
         every iteration, or for ``"label"``, whose slopes come and go, ``max_slope``.
-    max_iter, tol, early_stopping, validation_fraction, n_iter_no_change
-        See :class:`~legendretron.trons.GLMTronClassifier`.
-    class_weight, standardize, random_state, verbose
+    max_iter, tol, n_iter_no_change, class_weight, standardize, verbose
         See :class:`~legendretron.trons.GLMTronClassifier`.
 
     Attributes
@@ -297,12 +283,9 @@ class BregmanTronClassifier(WithLink, TronDescent):
         learning_rate: float | str = "auto",
         max_iter: int = 100,
         tol: float = 1e-7,
-        early_stopping: bool = False,
-        validation_fraction: float = 0.1,
         n_iter_no_change: int = 10,
         class_weight: dict[Any, float] | str | None = None,
         standardize: bool = True,
-        random_state: Any = None,
         verbose: int = 0,
     ) -> None:
         self.variant = variant
@@ -311,9 +294,8 @@ class BregmanTronClassifier(WithLink, TronDescent):
         self.margin = margin
         self.n_knots = n_knots
         super().__init__(
-            learning_rate=learning_rate, max_iter=max_iter, tol=tol, early_stopping=early_stopping,
-            validation_fraction=validation_fraction, n_iter_no_change=n_iter_no_change, class_weight=class_weight,
-            standardize=standardize, random_state=random_state, verbose=verbose,
+            learning_rate=learning_rate, max_iter=max_iter, tol=tol, n_iter_no_change=n_iter_no_change,
+            class_weight=class_weight, standardize=standardize, verbose=verbose,
         )  # fmt: skip
 
     def _learn(self, *data: Any) -> np.ndarray:

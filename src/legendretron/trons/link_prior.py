@@ -22,27 +22,6 @@ import numpy as np
 _OFFSET = 10.0
 
 
-def trigonometric_features(
-    z: np.ndarray, interval: tuple[float, float], waves: int, kind: str, slopes: bool = False
-) -> tuple[np.ndarray, np.ndarray | None]:
-    """Features ``(n, 2 + waves)`` of predictors ``(n,)``, and their derivatives if wanted."""
-    low, high = interval
-    theta = np.pi * (np.clip(z, low, high) - low) / (high - low)
-    turn = np.exp(1j * theta)
-    phi, d_phi = np.empty((2 + waves, len(z))), np.empty((2 + waves if slopes else 0, len(z)))
-    phi[0], phi[1] = 1.0, z - (low + high) / 2
-    rate = np.where((z >= low) & (z <= high), np.pi / (high - low), 0.0)
-    if slopes:
-        d_phi[0], d_phi[1] = 0.0, 1.0
-    power = turn.copy()
-    for m in range(waves):
-        phi[2 + m] = power.imag if kind == "sine" else power.real
-        if slopes:
-            d_phi[2 + m] = (m + 1) * rate * (power.real if kind == "sine" else -power.imag)
-        power *= turn
-    return phi.T, d_phi.T if slopes else None
-
-
 class LinkPrior(ABC):
     """Base of the two priors."""
 
@@ -71,7 +50,21 @@ class LinkPrior(ABC):
 
     def features(self, z: np.ndarray, slopes: bool = False) -> tuple[np.ndarray, np.ndarray | None]:
         """Features ``(n, 2 + waves)`` of predictors ``(n,)``, and their derivatives if wanted."""
-        return trigonometric_features(z, self.interval, self.waves, self.kind, slopes)
+        low, high = self.interval
+        theta = np.pi * (np.clip(z, low, high) - low) / (high - low)
+        turn, size = np.exp(1j * theta), 2 + self.waves
+        phi, d_phi = np.empty((size, len(z))), np.empty((size if slopes else 0, len(z)))
+        phi[0], phi[1] = 1.0, z - (low + high) / 2
+        rate = np.where((z >= low) & (z <= high), np.pi / (high - low), 0.0)
+        if slopes:
+            d_phi[0], d_phi[1] = 0.0, 1.0
+        power = turn.copy()
+        for m in range(self.waves):
+            phi[2 + m] = power.imag if self.kind == "sine" else power.real
+            if slopes:
+                d_phi[2 + m] = (m + 1) * rate * (power.real if self.kind == "sine" else -power.imag)
+            power *= turn
+        return phi.T, d_phi.T if slopes else None
 
     def coefficients(self, xi: np.ndarray) -> np.ndarray:
         """Coefficients of the features, ``(..., P) -> (..., 2 + waves)``."""

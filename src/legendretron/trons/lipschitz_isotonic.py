@@ -107,9 +107,7 @@ _TIE = 1e-14
 _ROUNDING = 1e-8
 
 
-def solve_steps(
-    target: np.ndarray, weight: np.ndarray, slack: np.ndarray, low: float, top: float
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def solve_steps(target: np.ndarray, weight: np.ndarray, slack: np.ndarray, low: float, top: float) -> np.ndarray:
     r"""Minimise :math:`\sum_i w_i (s_i - t_i)^2` with :math:`0 \le s_{i+1} - s_i \le h_i` and ``low <= s <= top``.
 
     The value function of a dynamic programme over the sorted points has a derivative that is piecewise linear and
@@ -117,20 +115,17 @@ def solve_steps(
     constraint; adding an observation adds one straight line. Both halves therefore stay *fixed* up to an affine map that is
     known in closed form, so that the next root is found by bisection. (Kakade et al., 2011, use the same derivative with a
     balanced tree.)
-
-    Returns the solution ``(n,)``, and for each step whether a bound holds it, and whether that is the upper one.
     """
     if low >= top:  # rounding has left just one solution
-        steps = np.ones(len(slack), dtype=bool)
-        return np.full(len(target), low), steps, ~steps
+        return np.full(len(target), low)
     # sums of products must neither overflow nor vanish, whatever the unit
     unit = float(np.abs(target).max()) or 1.0
     target, slack, low, top = target / unit, slack / unit, low / unit, top / unit
     from legendretron.trons.compiled_bounded_steps import backtrack, roots  # which imports Numba
 
     with np.errstate(all="ignore"):  # there is infinity at a wall
-        values, held, up = backtrack(roots(target, weight, slack, float(low)), slack, float(top), _TIE)
-    return unit * _polish(values, held, target, weight, low, top), held, up
+        values, held = backtrack(roots(target, weight, slack, float(low)), slack, float(top), _TIE)
+    return unit * _polish(values, held, target, weight, low, top)
 
 
 def _polish(
@@ -209,5 +204,5 @@ def lipschitz_isotonic(
     points = SlopePoints(x, weight, lower, upper, low, high)
     # in u - rise the constraints are 0 <= step <= slack, and the bounds on values concern the two ends only
     target, high = points.mean(y) - points.rise, points.high - points.rise[-1]
-    values, _, _ = solve_steps(target, points.weight, points.slack, points.low, high)
+    values = solve_steps(target, points.weight, points.slack, points.low, high)
     return points.spread(values + points.rise)
