@@ -111,7 +111,7 @@ def test_disk_full(run, tables, tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device", "/some/.temporary")
 
     monkeypatch.setattr("legendretron._internal.artifacts.write_atomically", full)
-    monkeypatch.setattr(legendretron.cli.outputs, "write_atomically", full)
+    monkeypatch.setattr("legendretron.cli.outputs.atomic_file", lambda path: full(path, b""))
     out = tmp_path / "m"
     message = "no space left on the disk for {!r}; free some, or write elsewhere"
     assert run(*fit_words(tables, tmp_path), code=1).error == message.format(str(out))

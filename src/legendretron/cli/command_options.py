@@ -31,14 +31,12 @@ from legendretron.cli.options import (
 #: A larger number is a typing error: memory or time would run out.
 _MOST_UNITS, _MOST_EPOCHS = 10_000, 10**9
 
-ClusterBackend = StrEnum("ClusterBackend", ["ray"])
 Model = StrEnum("Model", ["linear", "network", "auto", "logistic"])
 Solver = StrEnum("Solver", ["auto", "adam", "lbfgs"])
 ClassWeight = StrEnum("ClassWeight", ["balanced"])
 Precision = StrEnum("Precision", ["float32", "float64"])
 
 _model, _training = partial(option, panel="Model"), partial(option, panel="Training")
-_many = partial(option, panel="Many machines")
 
 
 def _parse_epochs(text: str) -> str | int:
@@ -125,36 +123,7 @@ class EstimatorOptions:
 
 
 @dataclass(kw_only=True)
-class ClusterOptions:
-    """Options of a fit by several processes."""
-
-    backend: ClusterBackend | None = _many(
-        "ray: train one model on the workers of a Ray cluster. Not needed with torchrun, whose processes train together: "
-        "torchrun --nproc-per-node 2 -m legendretron fit ..."
-    )
-    workers: int | None = _many("Workers of Ray.", default="2", min=1, max=100_000)
-    address: str | None = _many("Address of a Ray cluster, or auto. Without it, one is started on this machine.")
-    storage: str | None = _many("Folder, or address such as s3://..., that all workers of Ray share, for checkpoints.")
-    max_failures: int | None = _many("Lost workers that Ray may replace.", default="3", min=0, max=10**6)
-    shards: int | None = _many(
-        "Number of parts of the table. The model depends on this number, but not on the number of processes.",
-        default="one for each process that reads rows of its own",
-        min=1,
-        max=10**6,
-    )
-    class_parallel: int | None = _many(
-        "For very many classes: number of processes to split the classes over. These processes read the same rows.",
-        default="1",
-        min=1,
-        max=100_000,
-    )
-    checkpoint_steps: int | None = _many(
-        "Steps between checkpoints, if several processes train.", default="10 epochs", min=1
-    )
-
-
-@dataclass(kw_only=True)
-class FitOptions(EstimatorOptions, ClusterOptions, LabelledTableOptions):
+class FitOptions(EstimatorOptions, LabelledTableOptions):
     """Fit a model to a table and write it to a file.
 
     By default, penalties are chosen on held-out rows, and logistic regression is kept unless a learned link is clearly
@@ -198,8 +167,8 @@ class FitOptions(EstimatorOptions, ClusterOptions, LabelledTableOptions):
     )
     stream: bool | None = stream_option()
     skip_bad_rows: int = data_option(
-        "Maximum number of rows to skip because of missing or infinite values, text in place of a number, or a wrong number "
-        "of fields, if DATA is read in batches.",
+        "Leave out up to so many bad rows of a table that is read in batches: rows with missing or infinite values, text "
+        "in place of a number, or a wrong number of fields.",
         value=0,
         min=0,
     )

@@ -91,6 +91,11 @@ def _message_and_code(error: BaseException) -> tuple[str, int]:
     if isinstance(error, UsageError):
         context = getattr(error, "ctx", None)
         place = context.command_path if context else "legendretron"
+        # a parameter of the library that the command line calls otherwise, such as --random-state
+        wanted = str(getattr(error, "option_name", "")).lstrip("-").replace("-", "_")
+        named = [option.opts[0] for option in context.command.params if option.name == wanted] if context else []
+        if named:
+            error.possibilities = named  # type: ignore[attr-defined]
         message = error.format_message().rstrip(".")  # type: ignore[attr-defined]
         return f"{message}; see {place} --help", 2
     return describe(error), 1

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from legendretron.datasets.text_form import TextOptions
 
 #: Groups in the help of a command, in order.
-_PANELS = ("Data", "Model", "Training", "Calibration", "Output", "Many machines")
+_PANELS = ("Data", "Model", "Training", "Calibration", "Output")
 REQUIRED: Any = dataclasses.MISSING
 
 

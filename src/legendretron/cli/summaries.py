@@ -14,7 +14,7 @@ from legendretron._internal.columns import quoted
 from legendretron._internal.labels import label_text, similar_words
 from legendretron.cli.errors import one_line
 from legendretron.cli.options import number_or_nan, wrong
-from legendretron.cli.outputs import PICTURES, draw_picture, frame_bytes, write_output
+from legendretron.cli.outputs import PICTURES, draw_picture, frames_to, write_output
 from legendretron.cli.terminal import Terminal, grid
 from legendretron.estimators.base import LinearLinkClassifier
 
@@ -66,7 +66,7 @@ def choice_of(estimator: LinearLinkClassifier) -> dict[str, Any]:
     elif not any(map(math.isfinite, links["log_loss"])):
         text = f"{used}: all learned links have diverged; lower --learning-rate"
     else:
-        text = f"{used}: a learned link was not better by more than its standard error"
+        text = f"{used}; {held_out}: a learned link was not better by more than its standard error"
     return {**choice, "text": text}
 
 
@@ -79,7 +79,8 @@ def _choice_of_networks(estimator: Any) -> dict[str, Any]:
         return {**choice, "text": f"{kind}: there are too few rows to try networks"}
     choice |= {"log_loss": linear if estimator.is_linear_ else networks, "logistic_log_loss": linear}
     if estimator.is_linear_:
-        text = f"{kind}: networks were not better by more than their standard error"
+        better = f"networks, {networks:.3f}, were not better by more than their standard error"
+        text = f"{kind}; log-loss on held-out rows {linear:.3f}: {better}"
     else:
         text = f"{kind}; log-loss on held-out rows {networks:.3f}, logistic regression {linear:.3f}"
     return {**choice, "text": text}
@@ -88,8 +89,11 @@ def _choice_of_networks(estimator: Any) -> dict[str, Any]:
 def write_tuning(estimator: LinearLinkClassifier, path: Path) -> None:
     """Write the candidates as a table or as a picture, by the file's extension."""
     suffix = path.suffix.lower()
-    content = draw_tuning(estimator, suffix) if suffix in PICTURES else frame_bytes(estimator.tuning_, suffix)
-    write_output(path, content)
+    if suffix in PICTURES:
+        write_output(path, draw_tuning(estimator, suffix))
+        return
+    with frames_to(path) as write:
+        write(estimator.tuning_)
 
 
 def draw_tuning(estimator: LinearLinkClassifier, suffix: str) -> bytes:
@@ -100,14 +104,14 @@ def draw_tuning(estimator: LinearLinkClassifier, suffix: str) -> bytes:
 
 
 class FitScores(NamedTuple):
-    """Scores on all rows of the table; of a fit by several processes, the loss of the last epoch alone."""
+    """Scores on all rows of the table."""
 
-    rows: int | None
+    rows: int
     log_loss: float
-    accuracy: float | None
+    accuracy: float
     left_out: int
-    counts: np.ndarray | None = None  #: rows of each class
-    unlabelled: int = 0  #: how many of those left out have no label
+    counts: np.ndarray  #: rows of each class
+    unlabelled: int  #: how many of those left out have no label
 
     @classmethod
     def of(

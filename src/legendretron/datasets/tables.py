@@ -300,7 +300,7 @@ def _from_libsvm(path: Path, wanted: Wanted) -> Table:
     from legendretron.datasets.libsvm import read_libsvm
 
     if wanted.keep:
-        raise ValueError(f"{str(path)!r} is LIBSVM text, which has no columns to keep: {quoted(wanted.keep)}.")
+        raise _no_columns_to_keep(path, wanted)
     if wanted.features is not None or wanted.drop:
         raise ValueError(f"{str(path)!r} is LIBSVM text, whose features have no names to choose or drop by.")
     if wanted.target is not None:
@@ -309,6 +309,10 @@ def _from_libsvm(path: Path, wanted: Wanted) -> Table:
         )
     X, labels = read_libsvm(path, n_features=wanted.n_features)
     return Table(path, X, _labels(labels, f"label of {str(path)!r}"), None, None)
+
+
+def _no_columns_to_keep(path: Path, wanted: Wanted) -> ValueError:
+    return ValueError(f"{str(path)!r} is LIBSVM text, which has no columns to keep: {quoted(wanted.keep)}.")
 
 
 def choose_columns(
@@ -429,8 +433,16 @@ ROWS_AT_ONCE = 2**15
 def read_in_chunks(
     parts: TableParts, target: str | None = None, *, faults: dict[int, str] | None = None, **how: Any
 ) -> Iterator[Table]:
-    """Read the files of a table one after the other, as tables of some rows each; see :class:`Wanted` for the others."""
+    """Read the files of a table one after the other, as tables of some rows each, or as one table if it is read whole.
+
+    See :class:`Wanted` for the other arguments.
+    """
+    if parts.whole:
+        yield read_columns(parts.files[0], target, format=parts.format, **how)
+        return
     wanted = Wanted(target, **how)
+    if wanted.keep and parts.format == "libsvm":
+        raise _no_columns_to_keep(parts.files[0], wanted)
     if parts.format == "libsvm":
         from legendretron.datasets.libsvm import LibsvmSource  # which imports torch and scikit-learn
 
@@ -453,6 +465,7 @@ class TableParts:
 
     files: tuple[Path, ...]  #: at least one
     format: str  #: of all of them
+    whole: bool = False  #: whether it is one file that is read into memory, not in batches
 
 
 def find_parts(path: str | os.PathLike[str], format: str | None = None) -> TableParts:
