@@ -169,7 +169,7 @@ def test_a_gap_in_shard_17(broken, frame, run, tmp_path):
     assert (ran.json["rows_left_out"], ran.json["rows"]) == (1, N + 29)
     out = tmp_path / "predictions.csv"
     error = run("predict", tmp_path / "model", broken, "-o", out, code=1).error
-    place = "the first in row group 1, row 41 (from 0)"
+    place = "the first in row 41 (from 0)"
     assert f"missing values in columns of '{broken / 'part-17.parquet'}': 'b' (1), {place}" in error
     assert not out.exists()
     assert place in run("evaluate", tmp_path / "model", broken, "-t", "kind", code=1).error

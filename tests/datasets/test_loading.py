@@ -99,11 +99,11 @@ def test_a_whole_file_goes_before_a_subset(tmp_path):
     ("iris.subset6.scale", text(5, 4, 3), r"has 5 rows, but its name declares a subset of 6"),
     ("iris.subset151.scale", text(151, 4, 3), r"has 151 rows, more than the 150"),
     ("iris.scale", text(150, 3, 3), r"has 3 features, but iris has 4"),
-    ("iris.scale", text(150, 5, 3), r"line 1: it has the feature index 5, beyond the 4"),
+    ("iris.scale", text(150, 5, 3), "line 1: .*n_features was set to 4, but"),
     ("iris.scale", text(150, 4, 2), r"labels of 2 classes, but iris has 3"),
     ("iris.scale", text(150, 4, 4), r"has the label 4 in row 4, but those of iris are from 1 to 3"),
     ("iris.scale", text(150, 4, 3, first=0), r"has the label 0 in row 1"),
-    ("iris.scale", b"<html>404</html>\n", r"line 1: it begins with '<html>404"),
+    ("iris.scale", b"<html>404</html>\n", "line 1: .*<html>404"),
     ("iris.scale.bz2", bz2.compress(IRIS)[:-9], r"damaged or breaks off"),
     ("iris.scale", IRIS[:-12], r"breaks off within its last line.*150 rows x 4 features, 3 classes.*https://"),
 ])  # fmt: skip
@@ -152,7 +152,7 @@ def test_a_download_into_the_cache(server, cache, monkeypatch):
 def test_a_download_of_something_else_is_not_kept(server, cache, monkeypatch):
     url = server.add("/iris.scale", b"<html>log in first</html>\n", IRIS)
     published_at(monkeypatch, "iris", RemoteFile("iris.scale", (url,)))
-    with pytest.raises(ValueError, match=r"line 1: it begins with '<html>log.*was not kept"):
+    with pytest.raises(ValueError, match=r"line 1: .*<html>log.*was not kept"):
         load_dataset("iris")
     assert list((cache / "libsvm").iterdir()) == []
     assert load_dataset("iris").complete
@@ -166,7 +166,7 @@ def test_no_download_unless_wanted(server, cache, monkeypatch):
     assert not cache.exists()
 
 
-def test_the_second_address_after_the_first(server, cache, monkeypatch, pauses):
+def test_the_second_address_after_the_first(server, cache, monkeypatch):
     addresses = (server.add("/gone", 404), server.add("/iris.scale", IRIS))
     checksum = hashlib.sha256(IRIS).hexdigest()
     published_at(monkeypatch, "iris", RemoteFile("iris.scale", addresses, checksum))

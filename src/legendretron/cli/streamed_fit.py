@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterator
 from contextlib import suppress
@@ -16,16 +15,16 @@ from legendretron.cli.models import LeftOut
 from legendretron.cli.options import wrong
 from legendretron.cli.summaries import FitScores, check_named, warn_of_similar_labels
 from legendretron.cli.terminal import Terminal
-from legendretron.datasets.streams import keep_rows, open_source, text_files
+from legendretron.datasets.streams import keep_rows, open_source
 from legendretron.datasets.tables import (
     Table,
     TableParts,
+    codes_among,
     has_only_numbers,
     numbers_among,
     read_in_chunks,
     without_faults,
 )
-from legendretron.datasets.text_file import find_padded_columns
 from legendretron.estimators.base import LinearLinkClassifier
 from legendretron.estimators.stream_fit import SAMPLE_ROWS
 from legendretron.estimators.validation_split import ValidationSplitError
@@ -108,13 +107,10 @@ def fit_in_batches(
     if target is not None and parts.format != "libsvm":
         of_table = {**columns, "as_text": categorical, "missing": missing}
         # rows without a label are left out here; where they are not allowed, the passes that follow say so
-        first = next(read_in_chunks(parts, target, **{**of_table, "missing": "impute"}, faults={}))
+        first = next(read_in_chunks(parts, target, **{**of_table, "missing": "impute"}, numeric=numeric, faults={}))
         check_named("--categorical", categorical, first)
         check_named("--numeric", numeric, first)
-        if first.form is not None:
-            codes = find_padded_columns(text_files(parts, text), numbers_among(first, numeric), text)
-            first = dataclasses.replace(first, X=first.X.astype(dict.fromkeys(codes, object)))
-            of_table["as_text"] = [*categorical, *codes]
+        of_table["as_text"] = list(dict.fromkeys([*categorical, *codes_among(first)]))
         if of_table["as_text"] or not has_only_numbers(first, gaps=True):
             encoder = TableEncoder(categorical=categorical, max_categories=options.max_categories)
             numbers = numbers_among(first)

@@ -284,10 +284,10 @@ def _download_first(file: RemoteFile, path: Path, progress: Progress | None) -> 
         return path
     for address in file.addresses[:-1]:
         try:
-            return download_file(address, path, file.sha256, retries=1, progress=progress)
+            return download_file(address, path, file.sha256, progress)
         except DownloadError:
             continue
-    return download_file(file.addresses[-1], path, file.sha256, progress=progress)
+    return download_file(file.addresses[-1], path, file.sha256, progress)
 
 
 def _check_end(path: Path) -> None:

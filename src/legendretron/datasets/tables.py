@@ -20,7 +20,7 @@ from legendretron._internal.extras import pandas
 from legendretron._internal.labels import label_text
 from legendretron._internal.numbers import marks_of
 from legendretron._internal.parameters import spell
-from legendretron.datasets.table_files import SUFFIXES, FileRows, Wanted, format_of, frame_chunks, read_frame
+from legendretron.datasets.table_files import SUFFIXES, FileRows, Wanted, format_of, read_frames
 from legendretron.datasets.text_file import lines_of_rows, place_of_row
 from legendretron.datasets.text_form import TextForm, TextOptions, numbers_in, type_columns
 
@@ -157,7 +157,10 @@ def read_columns(
     kind = format_of(path, format)
     if kind == "libsvm":
         return _from_libsvm(path, wanted)
-    table = columns_of(path, read_frame(path, kind, wanted), wanted)
+    (read,) = read_frames(path, kind, wanted)
+    if len(read.frame) == 0:
+        raise ValueError(f"{str(path)!r} has column names but no rows.")
+    table = columns_of(path, read, wanted)
     if table.rows is not None and not len(table.rows):
         what = (
             "has a label" if not table.left_out else "is without a missing value; leave out the columns that are empty"
@@ -166,15 +169,23 @@ def read_columns(
     return table
 
 
-def numbers_among(table: Table, besides: Sequence[str] = ()) -> list[str]:
-    """Names of the features that are numbers, besides some."""
+def numbers_among(table: Table) -> list[str]:
+    """Names of the features that are numbers."""
 
     def is_number(column: Any) -> bool:
         if column.dtype == object:  # integers that are too long for 64 bits
             return pandas.api.types.infer_dtype(column, skipna=True) in ("integer", "mixed-integer-float")
         return _is_numeric(column.dtype) and not pandas.api.types.is_bool_dtype(column.dtype)
 
-    return [name for name in table.X.columns if name not in besides and is_number(table.X[name])]
+    return [name for name in table.X.columns if is_number(table.X[name])]
+
+
+def codes_among(table: Table) -> list[str]:
+    """Names of the features of a text file that are digits, but no numbers, since some begin with a zero."""
+    if table.form is None:
+        return []
+    texts = [name for name in table.X.columns if not _is_numeric(table.X[name].dtype)]
+    return [name for name in texts if all(str(text).isdigit() for text in table.X[name].dropna().unique())]
 
 
 def columns_of(
@@ -452,7 +463,7 @@ def read_in_chunks(
     for path in parts.files:
         done = 0
         bad_lines: dict[int, str] | None = None if faults is None else {}
-        for read in frame_chunks(path, parts.format, ROWS_AT_ONCE, wanted, bad_lines):
+        for read in read_frames(path, parts.format, wanted, ROWS_AT_ONCE, bad_lines):
             yield columns_of(path, read, wanted, first_row=done, faults=faults, in_parts=True)
             done += len(read.frame)
         if faults is not None and bad_lines:
