@@ -30,7 +30,7 @@ from legendretron.cli.models import (
     read_labelled_table,
     without_names,
 )
-from legendretron.cli.options import NoNoise, find_given, wrong
+from legendretron.cli.options import find_given, wrong
 from legendretron.cli.outputs import check_outputs, naming, write_output
 from legendretron.cli.summaries import noise_in_words
 from legendretron.cli.terminal import Terminal, grid
@@ -159,7 +159,7 @@ def calibrate(terminal: Terminal, options: CalibrateOptions) -> None:
     model, data, plot = options.model, options.data, options.plot
     inputs = {"PREDICTIONS": model} if data is None else {"MODEL": model, "DATA": data}
     check_outputs({"--out": options.out, "--plot": plot}, inputs)
-    noise = None if isinstance(options.label_noise, NoNoise) else options.label_noise
+    noise = None if options.label_noise == "none" else options.label_noise
     calibrator = LegendreCalibrator(
         order=options.order.value, strength=options.strength, label_noise=noise, cv=options.cv
     )

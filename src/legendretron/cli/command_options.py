@@ -8,8 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import typer
-
 from legendretron.cli.options import (
     AUTO_NUMBER,
     REQUIRED,
@@ -20,11 +18,9 @@ from legendretron.cli.options import (
     data_argument,
     data_option,
     keep_option,
-    number_or_nan,
+    number_or_text,
     option,
     output_option,
-    parse_calibration_noise,
-    parse_noise,
     stream_option,
 )
 
@@ -37,23 +33,6 @@ ClassWeight = StrEnum("ClassWeight", ["balanced"])
 Precision = StrEnum("Precision", ["float32", "float64"])
 
 _model, _training = partial(option, panel="Model"), partial(option, panel="Training")
-
-
-def _parse_epochs(text: str) -> str | int:
-    """Parse ``auto`` or a whole number."""
-    if text == "auto":
-        return text
-    if not (text.isdecimal() and 1 <= int(text) <= _MOST_EPOCHS):
-        raise typer.BadParameter(f"it must be auto or a whole number from 1 to {_MOST_EPOCHS:,}, got {text!r}.")
-    return int(text)
-
-
-def _parse_share(text: str) -> float:
-    """Parse a number between 0 and 1."""
-    share = number_or_nan(text)
-    if not 0 < share < 1:
-        raise typer.BadParameter(f"it must be a number between 0 and 1, got {text!r}.")
-    return share
 
 
 @dataclass(kw_only=True)
@@ -87,10 +66,11 @@ class EstimatorOptions:
         "Wrong labels: the model learns from the observed labels and predicts the true ones. auto: allow for wrong labels "
         "if held-out rows show that there are some. none: all labels are correct. symmetric: estimate one rate. "
         "class-conditional: estimate a rate for each pair of classes; needs many rows. NUMBER: the known share of wrong "
-        "labels. FILE: a known matrix (.csv, .tsv), with a line for each true class and the probabilities of its labels.",
+        "labels. FILE: a known matrix (.csv, .tsv): a line for each true class with the probabilities of its labels, and the "
+        "names of the classes in the first line and the first column.",
         default="auto; none for logistic",
         metavar="KIND|NUMBER|FILE",
-        parser=parse_noise,
+        parser=number_or_text,
     )
     standardize: bool | None = _model("Standardise the features.", "--standardize/--no-standardize", default="True")
     class_weight: ClassWeight | None = _training("balanced: rare classes count as much as frequent ones.")
@@ -104,7 +84,7 @@ class EstimatorOptions:
         "--epochs",
         default="auto",
         metavar="auto|N",
-        parser=_parse_epochs,
+        parser=number_or_text,
     )
     learning_rate: Any = _training("Initial learning rate of adam. auto: 0.03.", **AUTO_NUMBER)
     batch_size: int | None = _training("Rows per step of adam.", default="auto", min=1, max=_MOST_EPOCHS)
@@ -112,7 +92,7 @@ class EstimatorOptions:
         "Share of rows to hold out, such as 0.1: training stops when the log-loss on these rows no longer improves.",
         "--validation",
         metavar="SHARE",
-        parser=_parse_share,
+        parser=number_or_text,
     )
     random_state: int | None = _training(
         "Random seed; the same seed gives the same model.", "--seed", min=0, max=2**32 - 1
@@ -285,7 +265,7 @@ class CalibrateOptions(LabelledTableOptions):
         "NUMBER: the known share of wrong labels.",
         default="none",
         metavar="none|symmetric|NUMBER",
-        parser=parse_calibration_noise,
+        parser=number_or_text,
     )
     cv: int = _calibration(
         "Number of folds used to choose the penalty and to measure the gain.",

@@ -85,7 +85,7 @@ def fit(terminal: Terminal, options: FitOptions) -> None:
     if "RANK" in os.environ and "MASTER_ADDR" in os.environ:
         raise ValueError("one process fits on the command line; below torchrun, call fit_torchrun in Python.")
     _check_columns(options)
-    matrix_file = options.label_noise if isinstance(options.label_noise, Path) else None
+    matrix_file = _matrix_file(options)
     outputs = {"--out": options.out, "--checkpoint": options.checkpoint, "--tuning": options.tuning}
     inputs = {"DATA": options.data, **({} if matrix_file is None else {"--label-noise": matrix_file})}
     check_outputs(outputs, inputs)
@@ -133,6 +133,12 @@ def fit(terminal: Terminal, options: FitOptions) -> None:
     _finish(terminal, options, estimator, encoder, scores, forms, seconds, compared)
 
 
+def _matrix_file(options: FitOptions) -> Path | None:
+    """The file that ``--label-noise`` names, if it names one."""
+    given = options.label_noise
+    return Path(given) if isinstance(given, str) and given.lower().endswith((".csv", ".tsv")) else None
+
+
 def _check_columns(options: FitOptions) -> None:
     """Raise a usage error for columns that are named twice."""
     for name, columns in find_given(options, "features", "drop", "categorical", "numeric").items():
@@ -160,8 +166,10 @@ def make_estimator(options: FitOptions) -> LinearLinkClassifier:
     parameters = {name: value.value if isinstance(value, Enum) else value for name, value in parameters.items()}
     if "link_params" in parameters:
         parameters["link_params"] = _settings(parameters["link_params"])
-    if isinstance(parameters.get("label_noise"), Path):  # read once the classes are known
+    if _matrix_file(options) is not None:  # read once the classes are known
         del parameters["label_noise"]
+    elif options.label_noise == "none":
+        parameters["label_noise"] = None
     estimator = kind(**parameters)
     validate_parameters(estimator)
     if hasattr(estimator, "checkpoint"):
@@ -303,8 +311,8 @@ def _encode(table: Table, categorical: list[str], max_categories: int) -> tuple[
 
 def _set_noise(estimator: LinearLinkClassifier, classes: np.ndarray, options: FitOptions) -> None:
     """Check, and read, what ``--label-noise`` says about the classes of the data."""
-    if isinstance(options.label_noise, Path):
-        estimator.set_params(label_noise=read_matrix(options.label_noise, classes))
+    if (path := _matrix_file(options)) is not None:
+        estimator.set_params(label_noise=read_matrix(path, classes))
     read_label_noise(estimator.label_noise, len(classes))
 
 

@@ -20,7 +20,7 @@ from legendretron._internal.labels import label_text, similar_texts
 from legendretron.cli.options import LabelledTableOptions, wrong
 from legendretron.cli.outputs import check_no_input
 from legendretron.cli.terminal import Terminal
-from legendretron.datasets.table_files import FORMATS, UnreadFormatError, format_of, header_of
+from legendretron.datasets.table_files import FORMATS, format_of, header_of
 from legendretron.datasets.tables import (
     Table,
     TableParts,
@@ -138,12 +138,11 @@ def find_table(
     else:
         try:
             parts = TableParts((data,), format_of(data, format))
-        except UnreadFormatError:
-            raise
         except ValueError as error:
-            raise wrong(
-                "--format", f"the name of {str(data)!r} does not tell its format; give one of {', '.join(FORMATS)}."
-            ) from error
+            reason = (
+                f"the name of {str(data)!r} does not tell its format; give one of {', '.join(FORMATS)}, or convert it."
+            )
+            raise wrong("--format", reason) from error
         if stream is None:
             stream = data.is_file() and data.stat().st_size >= _LARGE
     for path in parts.files:

@@ -169,24 +169,8 @@ FORMATS: dict[str, tuple[str, ...]] = {
     "libsvm": (".libsvm", ".svm", ".svmlight", ".scale", ".tr", ".t"),
 }
 _COMPRESSED = (".gz", ".bz2", ".xz")
-#: File extensions of formats that are not read, and what of pandas reads them.
-_CONVERTED = {
-    **dict.fromkeys((".xls", ".xlsb", ".ods"), "read_excel"),
-    ".json": "read_json",
-    ".dta": "read_stata",
-    ".sav": "read_spss",
-    ".orc": "read_orc",
-    **dict.fromkeys((".sas7bdat", ".xpt"), "read_sas"),
-    **dict.fromkeys((".h5", ".hdf", ".hdf5"), "read_hdf"),
-}
-
-
 #: One file extension of each format, for messages.
 SUFFIXES = ", ".join(ends[0] for ends in [*FORMATS.values()][:-1]) + f" or {[*FORMATS.values()][-1][0]}"
-
-
-class UnreadFormatError(ValueError):
-    """A file of a format that is not read, by its extension; the message says how to convert it."""
 
 
 @dataclass(frozen=True)
@@ -241,15 +225,9 @@ def format_of(path: Path, given: str | None = None) -> str:
     for name, ends in FORMATS.items():
         if suffixes and suffixes[-1] in ends:
             return name
-    if suffixes and (reader := _CONVERTED.get(suffixes[-1])) is not None:
-        new = str(path.with_suffix(".parquet"))
-        raise UnreadFormatError(
-            f"{str(path)!r} is of a format that is not read; convert it, in Python: import pandas; "
-            f"pandas.{reader}({str(path)!r}).to_parquet({new!r})."
-        )
     raise ValueError(
         f"the name of {str(path)!r} does not tell its format; name it {SUFFIXES}, or give the format: "
-        f"{', '.join(FORMATS)}."
+        f"{', '.join(FORMATS)}. Others can be converted, by pandas for instance."
     )
 
 
