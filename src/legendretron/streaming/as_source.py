@@ -19,11 +19,6 @@ from legendretron.streaming.source import ROWS_OF_A_FILE, Batch, BlockSource, So
 _EXACT = 2.0**53  # up to here a double holds every integer
 
 
-def is_record_batch(item: Any) -> bool:
-    """Whether it is a record batch or a table of pyarrow; pyarrow is not imported for it."""
-    return type(item).__module__.partition(".")[0] == "pyarrow" and hasattr(item, "schema") and hasattr(item, "column")
-
-
 @dataclass(frozen=True)
 class RecordReader:
     """What the columns of record batches mean."""
@@ -36,9 +31,8 @@ class RecordReader:
     single: bool = False  #: whether all features are float32, and become that; else float64
 
     @classmethod
-    def of_schema(cls, schema: Any, asked: Self | None, place: str = "the source") -> Self:
+    def of_schema(cls, schema: Any, asked: Self, place: str = "the source") -> Self:
         """What is asked for, after a check of all names and types against a schema; a ``ValueError`` says what is wrong."""
-        asked = cls() if asked is None else asked
         names = [name for name in schema.names if not name.startswith("__index_level_")]
         check_names(place, names)
         chosen = choose_names(
@@ -101,7 +95,7 @@ def _numbers(column: Any, name: str, origin: str) -> np.ndarray:
     if arrow.types.is_decimal(column.type) or arrow.types.is_boolean(column.type):
         # booleans by way of integers, from which they are cast
         column = column.cast(arrow.float64() if arrow.types.is_decimal(column.type) else arrow.uint8())
-    values: np.ndarray = _to_numpy(column)
+    values: np.ndarray = column.to_numpy(zero_copy_only=False)
     return values
 
 
@@ -112,17 +106,11 @@ def _labels(column: Any) -> np.ndarray:
     if arrow.types.is_string(column.type) or arrow.types.is_large_string(column.type):
         column = compute.utf8_trim_whitespace(column)
         column = compute.if_else(compute.equal(column, ""), None, column)
-    values: np.ndarray = _to_numpy(column)
+    values: np.ndarray = column.to_numpy(zero_copy_only=False)
     if values.dtype.kind in "fu":
         present = values[~np.isnan(values)] if values.dtype.kind == "f" else values
         if (np.abs(present) <= _EXACT).all() and (present == np.floor(present)).all() and len(present) == len(values):
             return values.astype(np.int64)
-    return values
-
-
-def _to_numpy(column: Any) -> np.ndarray:
-    # that of a chunked array, a table's, has no such option
-    values: np.ndarray = column.to_numpy() if hasattr(column, "chunks") else column.to_numpy(zero_copy_only=False)
     return values
 
 
@@ -262,7 +250,7 @@ class IterableSource(BlockSource):
 
     n_blocks = 1  # it can only be read from the beginning
 
-    def __init__(self, batches: Iterable[Any], reader: RecordReader | None = None) -> None:
+    def __init__(self, batches: Iterable[Any]) -> None:
         iterator = iter(batches)
         if iterator is batches:
             raise ValueError(
@@ -274,15 +262,11 @@ class IterableSource(BlockSource):
                 "source is a DataLoader that shuffles, so rows cannot be told apart by their numbers; give it shuffle=False: "
                 "rows are shuffled here."
             )
-        self._batches, self._reader = batches, reader
+        self._batches = batches
         first = next(iterator, None)
         if first is None:
             raise ValueError("source has no batches.")
-        if is_record_batch(first):
-            self._reader = RecordReader.of_schema(first.schema, reader)
-            self.feature_names = self._reader.features
-        else:
-            self.feature_names = _names(_parts(first, "batch 1 of the source")[0])
+        self.feature_names = _names(_parts(first, "batch 1 of the source")[0])
 
     def read_block(self, block: int) -> Iterator[Batch]:
         """All batches."""
@@ -294,10 +278,6 @@ class IterableSource(BlockSource):
             yield batch
 
     def _convert(self, item: Any, origin: str, first_row: int) -> Batch:
-        if is_record_batch(item):
-            if self._reader is None:
-                raise ValueError(f"{origin} is a {type(item).__name__}, but those before were tuples of arrays.")
-            return self._reader(item, origin, first_row)
         X, y, weight = _parts(item, origin)
         if _names(X) != self.feature_names:
             raise ValueError(f"{origin} has features {_names(X)}, but the first batch has {self.feature_names}.")
@@ -322,7 +302,8 @@ def _in_order(loader: DataLoader[Any]) -> bool:
 def _parts(item: Any, origin: str) -> tuple[Any, Any, Any]:
     if not isinstance(item, tuple | list) or len(item) not in (2, 3):
         raise ValueError(
-            f"{origin} must be (X, y) or (X, y, sample_weight), or a record batch of pyarrow, got a {type(item).__name__}."
+            f"{origin} must be (X, y) or (X, y, sample_weight), got a {type(item).__name__}; give record batches as "
+            "pyarrow.dataset.dataset(batches)."
         )
     X, y, *rest = item
     if np.ndim(X) != 2 and not hasattr(X, "shape"):
@@ -404,10 +385,10 @@ def as_source(
     ----------
     data : tuple of arrays, data set, iterable or Source
         Arrays ``(X, y)`` or ``(X, y, sample_weight)``, also ``np.memmap``; a ``pyarrow.dataset.Dataset``, with a ``target``;
-        or a list, torch ``DataLoader`` or other iterable of such tuples, or of pyarrow record batches, that yields the same
-        rows in the same order each time. A :class:`Source` is returned unchanged.
+        or a list, torch ``DataLoader`` or other iterable of such tuples that yields the same rows in the same order each
+        time. A :class:`Source` is returned unchanged.
     target, weight : str, optional
-        Columns of the labels and of the weights, for data sets and record batches.
+        Columns of the labels and of the weights, for data sets.
     features, drop : sequence of str, optional
         Columns to use as features, by default all other columns, and columns to leave out.
 
@@ -426,11 +407,13 @@ def as_source(
     if isinstance(data, tuple) and len(data) in (2, 3) and all(hasattr(part, "shape") for part in data):
         _no_columns(columns, "arrays")
         return ArraySource(*data)
-    reader = RecordReader(target, None if features is None else tuple(features), weight, tuple(drop))
     if is_arrow_dataset(data):
-        return ArrowSource(data, reader)
+        return ArrowSource(
+            data, RecordReader(target, None if features is None else tuple(features), weight, tuple(drop))
+        )
     if isinstance(data, Iterable) and not isinstance(data, str | bytes | dict):
-        return IterableSource(data, reader)
+        _no_columns(columns, "batches of arrays")
+        return IterableSource(data)
     raise ValueError(
         "source must be paths of files (for fit_stream), arrays (X, y), a pyarrow.dataset.Dataset, an iterable of batches "
         "such as a DataLoader, or have a method batches as legendretron.streaming.Source has, got a "
