@@ -56,17 +56,20 @@ class RecordReader:
         special = [name for name in (self.target, self.weight) if name is not None]
         return [*(self.features or ()), *special]
 
-    def check_file(self, schema: Any, first: Any, place: str, first_place: str) -> None:
-        """Raise a ``ValueError`` unless a file has the columns of the first one, numbers where that has numbers."""
+    def merge_file(self, schema: Any, file: Any, place: str) -> Any:
+        """A schema with the types that columns have in one more file; a ``ValueError`` if it lacks one, or has no numbers."""
         for name in self.columns:
-            if name not in schema.names:
-                raise ValueError(f"{place} has no column {name!r}, which {first_place} has.")
-            here, there = schema.field(name).type, first.field(name).type
+            if name not in file.names:
+                raise ValueError(f"{place} has no column {name!r}, which files before it have.")
+            here, there = file.field(name).type, schema.field(name).type
             if here != there and not (_is_number(here) and _is_number(there)):
                 raise ValueError(
-                    f"column {name!r} changes its type: it is {here} in {place}, but {there} in {first_place}; write all "
+                    f"column {name!r} changes its type: it is {here} in {place}, but {there} in files before it; write all "
                     "files with one type."
                 )
+            if here != there and there == arrow.float32():  # features are float32 only if they are in all files
+                schema = schema.set(schema.get_field_index(name), arrow.field(name, arrow.float64()))
+        return schema
 
     def __call__(self, batch: Any, origin: str, first_row: int, constants: Mapping[str, Any] | None = None) -> Batch:
         """Convert a record batch; ``constants`` are columns that have one value for all rows, such as those of partitions."""
@@ -152,51 +155,30 @@ class ArrowSource(BlockSource):
         self._batch_rows = batch_rows
         self._reader = RecordReader.of_schema(dataset.schema, reader)
         self.feature_names = self._reader.features
-        self.n_rows: int | None = 0
         self._blocks: list[_Block] = []
-        first: tuple[Any, str] | None = None
+        schema = dataset.schema
         for file, fragment in enumerate(dataset.get_fragments()):
             place = _place(fragment, file)
             constants = dict(arrow_datasets.get_partition_keys(fragment.partition_expression))
             if not _is_parquet(fragment):
                 self._blocks.append(_Block(file, fragment, None, 0, place, constants))
-                self.n_rows = None  # only counted by reading
                 continue
             with _naming(place), _open_fragment(fragment) as parquet:
-                schema, metadata = parquet.schema_arrow, parquet.metadata
+                own, metadata = parquet.schema_arrow, parquet.metadata
                 rows = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
             for name, value in constants.items():
-                if name not in schema.names:
-                    schema = schema.append(arrow.field(name, arrow.scalar(value).type))
-            first = (schema, place) if first is None else first
-            self._reader.check_file(schema, first[0], place, first[1])
+                own = own if name in own.names else own.append(arrow.field(name, arrow.scalar(value).type))
+            schema = self._reader.merge_file(schema, own, place)
             starts = np.concatenate([[0], np.cumsum(rows)])
             self._blocks += [
                 _Block(file, fragment, group, int(start), f"{place}, row group {group}", constants)
                 for group, start in enumerate(starts[:-1])
             ]
-            if self.n_rows is not None:
-                self.n_rows += int(starts[-1])
-        if first is not None:  # the files say more than the data set, whose types are those of the first
-            self._reader = RecordReader.of_schema(self._common(dataset), reader)
+        self._reader = RecordReader.of_schema(schema, reader)
         self.at_once = max(1, min(self.at_once, _COLUMNS_AT_ONCE // len(self._reader.columns)))
         self.n_blocks = len(self._blocks)
         if not self._blocks:
             raise ValueError("source is a data set without rows.")
-
-    def _common(self, dataset: Any) -> Any:
-        """The schema of all files: features are float32 only if they are in each of them."""
-        schema = dataset.schema
-        for fragment in {block.file: block.fragment for block in self._blocks}.values():
-            if not _is_parquet(fragment):
-                continue
-            own = fragment.physical_schema
-            for name in self._reader.features or ():
-                if name in own.names and own.field(name).type != arrow.float32():
-                    place = schema.get_field_index(name)
-                    if schema.field(place).type == arrow.float32():
-                        schema = schema.set(place, arrow.field(name, arrow.float64()))
-        return schema
 
     def read_block(self, block: int) -> Iterator[Batch]:
         """One row group, or a file of another format than Parquet."""
