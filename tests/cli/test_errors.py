@@ -177,11 +177,11 @@ def test_warnings_are_lines(run, tables, tmp_path):
 
 
 def test_numbers_in_messages_are_plain(monkeypatch, run):
-    def refuse(data):
+    def refuse(path, **how):
         raise ValueError(f"got {np.float64(0.5)!r}.")
 
-    monkeypatch.setattr("legendretron.cli.datasets.dataset_status", refuse)
-    assert run("datasets", code=1).error == "got 0.5."
+    monkeypatch.setattr("legendretron.cli.predict.load_model", refuse)
+    assert run("predict", "m", "a.csv", code=1).error == "got 0.5."
 
 
 @pytest.mark.parametrize(("option", "value"), [

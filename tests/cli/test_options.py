@@ -26,7 +26,7 @@ assert not slow, f"imported {slow}"
 
 
 def test_help_does_not_wait_for_large_libraries():
-    commands = ["fit", "predict", "evaluate", "demo", "calibrate", "suspicious", "reproduce", "datasets"]
+    commands = ["fit", "predict", "evaluate", "demo", "calibrate", "suspicious", "reproduce"]
     words = json.dumps([["--help"], ["--version"], *([command, "--help"] for command in commands)])
     done = subprocess.run([sys.executable, "-c", PROBE, words], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -11,7 +11,7 @@ import pytest
 import scipy.sparse
 
 from legendretron.datasets import DATASETS, dataset_info, load_dataset, load_images
-from legendretron.datasets.registry import RemoteFile, cache_folder, dataset_status, find_dataset
+from legendretron.datasets.registry import RemoteFile, cache_folder, find_dataset
 
 from .test_idx import idx_bytes
 
@@ -191,9 +191,8 @@ def test_status_of_a_folder(tmp_path, monkeypatch):
     (tmp_path / "kmnist").mkdir()
     for name in dataset_info("kmnist").files:
         (tmp_path / "kmnist" / name.replace("train-", "train7011-")).touch()
-    status = dataset_status(tmp_path)
-    assert [entry.info.name for entry in status] == list(DATASETS)
-    states = {entry.info.name: entry.state for entry in status if entry.state != "missing"}
+    states = {name: find_dataset(name, tmp_path).state for name in DATASETS}
+    states = {name: state for name, state in states.items() if state != "missing"}
     assert states == {
         "iris": "complete", "usps": "subset", "svmguide2": "subset", "mnist": "complete", "fashion-mnist": "incomplete",
         "kmnist": "subset",
@@ -202,7 +201,7 @@ def test_status_of_a_folder(tmp_path, monkeypatch):
     assert (found.path, found.declared_rows) == (tmp_path / "libsvm" / "usps.subset100.bz2", 100)
     assert find_dataset("letter", tmp_path).path is None
     monkeypatch.setenv("LEGENDRETRON_DATA", str(tmp_path / "nowhere"))
-    assert {entry.state for entry in dataset_status()} == {"missing"}
+    assert find_dataset("iris").state == "missing"
 
 
 def write_images(folder, train=60_000, test=10_000, names=("train", "t10k"), size=28, classes=10):

@@ -329,7 +329,7 @@ class ReproduceOptions:
     """
 
     table: str = argument("[TABLE]", f"One of {', '.join(TABLES)}; or all.", "all", show_default=True)
-    data: Path | None = _what("Folder with data sets; if not given, they are downloaded. See 'legendretron datasets'.")
+    data: Path | None = _what("Folder with data sets; if not given, they are downloaded.")
     datasets: str | None = _what("Only these data sets, comma-separated.")
     models: list[str] | None = _what("Only this model; repeat for several.", "--model")
     seeds: int | None = _what("Repetitions, with seeds from 0.", min=1, max=10_000)
@@ -343,14 +343,3 @@ class ReproduceOptions:
     batch: int | None = _how("Maximum number of runs to train side by side; by default as many as fit.", min=1)
     render_only: bool = _how("Run nothing; only render existing results.", "--render-only", value=False)
     out: Path = _how("Folder for results. Existing results are not run again.", "--out", "-o", value=Path("results"))
-
-
-@dataclass(kw_only=True)
-class DatasetsOptions:
-    """List the paper's data sets: which are available, which are missing, and how to get them.
-
-    Nothing is read or downloaded. 'legendretron reproduce' downloads what it needs unless a folder is given.
-    """
-
-    name: str | None = argument("[NAME]", "Show the details of this data set.", None)
-    data: Path | None = option("Folder to look in; by default the cache folder.")

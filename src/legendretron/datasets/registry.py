@@ -206,11 +206,6 @@ def find_dataset(name: str, data: str | Path | None = None) -> DatasetStatus:
     return _find_images(info, folder) if info.kind == "images" else _find_file(info, folder)
 
 
-def dataset_status(data: str | Path | None = None) -> list[DatasetStatus]:
-    """:func:`find_dataset` for every data set, in the order of the paper's tables."""
-    return [find_dataset(name, data) for name in DATASETS]
-
-
 def _entries(folder: Path) -> dict[str, Path]:
     """Files of a folder by lower-case name; empty if there is no such folder."""
     try:

@@ -16,11 +16,10 @@ from sklearn.base import clone
 from legendretron._internal.extras import import_extra
 from legendretron._internal.ray_cluster import ray_cluster
 from legendretron._internal.validation import check_integer
-from legendretron.datasets.streams import are_paths, source_of
+from legendretron.datasets.streams import are_paths
 from legendretron.distributed.fitting import PATIENCE, fit_shards
 from legendretron.estimators import load
 from legendretron.estimators.stream_fit import check_streamable
-from legendretron.streaming import as_source
 from legendretron.training.checkpoint import CheckpointStore
 from legendretron.training.layout import JointError, Layout
 
@@ -125,7 +124,8 @@ def fit_ray(
             _work,
             train_loop_config={
                 "estimator": clone(estimator),
-                "data": _for_workers(data, columns),
+                "data": _for_workers(data),
+                "columns": columns,
                 "n_shards": n_shards,
                 "class_parallel": class_parallel,
                 "checkpoint_steps": checkpoint_steps,
@@ -156,12 +156,11 @@ def fit_ray(
     return estimator
 
 
-def _for_workers(data: Any, columns: dict[str, Any]) -> Any:
-    """What workers make a source of: a source, or the arguments of :func:`~legendretron.datasets.streams.source_of`."""
-    if not are_paths(data):
-        return as_source(data, **columns)
-    one = isinstance(data, str | os.PathLike)
-    return {"data": _absolute(data) if one else [_absolute(path) for path in data], **columns}
+def _for_workers(data: Any) -> Any:
+    """The same data from wherever workers run: paths become absolute."""
+    if isinstance(data, str | os.PathLike):
+        return _absolute(data)
+    return [_absolute(path) for path in data] if are_paths(data) else data
 
 
 def _absolute(path: str | os.PathLike[str]) -> str:
@@ -175,24 +174,13 @@ def _work(config: dict[str, Any]) -> None:
     import ray.train
     from ray.train.torch import get_device
 
-    estimator, data = config["estimator"], config["data"]
+    estimator = config.pop("estimator")
     with tempfile.TemporaryDirectory(prefix="legendretron-") as folder:
-        layout = Layout.join(get_device(), config["class_parallel"])
+        layout = Layout.join(get_device(), config.pop("class_parallel"))
         store = RayCheckpoints(Path(folder), layout)
         problem = ""
         try:
-            source = data
-            if isinstance(data, dict):
-                source = layout.call(lambda: source_of(**data, skip_bad_rows=config["skip_bad_rows"]))
-            fit_shards(
-                estimator,
-                source,
-                layout,
-                n_shards=config["n_shards"],
-                store=store,
-                checkpoint_steps=config["checkpoint_steps"],
-                skip_bad_rows=config["skip_bad_rows"],
-            )
+            fit_shards(estimator, layout=layout, store=store, **config)
         except JointError as error:  # on all workers alike: there is no sense in starting again
             problem = str(error)
         checkpoint = None
