@@ -71,6 +71,9 @@ def test_from_fit_to_evaluate(tables, frame, run, tmp_path, monkeypatch):
     pd.testing.assert_frame_equal(pd.read_csv(outs[1]), predicted)
     as_parquet = pd.read_parquet(outs[2]).astype({"id": int})  # of text, columns to keep stay as they are written
     pd.testing.assert_frame_equal(as_parquet, predicted, check_dtype=False)
+    ran = run("predict", models[1], parts, "-o", outs[1])
+    assert f"written to {outs[1]}\n" in ran.out  # on one line, however long
+    assert run("predict", models[1], parts, "--json").json["prediction"] == predicted["prediction"].tolist()
     printed = run("predict", models[1], parts).out
     assert printed.splitlines() == ["prediction", *predicted["prediction"]]
     scores = [run("evaluate", models[1], data, "-t", "kind", "--json").json for data in (whole, parts)]

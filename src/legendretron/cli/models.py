@@ -236,11 +236,10 @@ def weights_of(table: Table, column: str) -> np.ndarray:
     numbers = pandas.to_numeric(kept, errors="coerce") if table.form is None else numbers_in(kept, table.form)
     weights: np.ndarray = numbers.to_numpy(dtype=np.float64, na_value=np.nan)
     bad = ~(np.isfinite(weights) & (weights >= 0))
-    if bad.any() or not weights.any():
-        which = f"{kept[bad].iloc[0]!r} among them" if bad.any() else "all of them zero"
+    if bad.any():
         raise ValueError(
-            f"column {column!r} of {str(table.path)!r} must hold weights that are numbers, not negative and not all zero, "
-            f"got {which}; mend the column, or leave out --weight."
+            f"column {column!r} of {str(table.path)!r} must hold weights that are numbers and not negative, got "
+            f"{kept[bad].iloc[0]!r} among them; mend the column, or leave out --weight."
         )
     return weights
 
