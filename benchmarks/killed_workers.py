@@ -103,12 +103,17 @@ def by_torchrun(table: Path, folder: Path, kills: int, epochs: int, seed: int) -
     """Train by two processes of torchrun; the coefficients, and when processes were killed."""
     folder.mkdir()
     mark, out = f"torchrun-{os.getpid()}-{kills}", folder / "model.safetensors"
+    program = folder / "train_legendretron.py"
+    program.write_text(
+        "from legendretron import LegendreTronClassifier\n"
+        "from legendretron.distributed import fit_torchrun\n"
+        f"clf = LegendreTronClassifier(**{SETTINGS!r}, max_epochs={epochs})\n"
+        f"fit_torchrun(clf, {str(table)!r}, target='label', checkpoint={str(folder / 'state')!r}, checkpoint_steps=100, "
+        f"out={str(out)!r})\n"
+    )
     command = [
         sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--max-restarts", str(kills),
-        "--monitor-interval=0.2", "-m", "legendretron", "fit", str(table), "--target", "label", "--out", str(out),
-        "--alpha", str(SETTINGS["alpha"]), "--link-alpha", str(SETTINGS["link_alpha"]),
-        "--batch-size", str(SETTINGS["batch_size"]), "--seed", str(SETTINGS["random_state"]), "--epochs", str(epochs),
-        "--checkpoint", str(folder / "state"), "--checkpoint-steps", "100", "--quiet",
+        "--monitor-interval=0.2", str(program),
     ]  # fmt: skip
     environment = {**os.environ, MARK: mark, "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)

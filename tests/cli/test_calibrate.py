@@ -230,10 +230,10 @@ def test_probabilities_that_are_none(run, predictions, tmp_path):
 
 @pytest.mark.parametrize(("words", "message"), [
     (["--order", "none"], "'--order'"),
-    (["--strength", "much"], "'--strength': it must be auto or a number, got 'much'"),
+    (["--strength", "much"], "'--strength': it must be 'auto' or a number"),
     (["--strength", "-1"], "'--strength': it must be"),
     (["--strength", "nan"], "'--strength': it must be"),
-    (["--label-noise", "auto"], "'--label-noise': it must be none, symmetric, or the share"),
+    (["--label-noise", "auto"], "'--label-noise': it must be 'symmetric' or a number"),
     (["--label-noise", "1.5"], "'--label-noise'"),
     (["--label-noise", "0.7"], "'--label-noise': it must be below 0.667"),
     (["--cv", "1"], "'--cv'"),

@@ -114,16 +114,13 @@ MATRIX = {
 }
 
 
-@pytest.mark.parametrize("how", ["numbers", "names", "names in another order", "tabs"])
-def test_a_matrix_from_a_file(run, noisy, tmp_path, how):
-    order = ["virginica", "setosa", "versicolor"] if "order" in how else list(MATRIX)
-    lines = [[str(MATRIX[true][label]) for label in reversed(order)] for true in order]
-    if how == "numbers":
-        lines = [[str(share) for share in MATRIX[true].values()] for true in MATRIX]
-    else:
-        lines = [["true", *reversed(order)], *([true, *line] for true, line in zip(order, lines, strict=True))]
-    path = tmp_path / ("matrix.tsv" if how == "tabs" else "matrix.csv")
-    path.write_text("\n".join(("\t" if how == "tabs" else ", ").join(line) for line in lines) + "\n\n")
+@pytest.mark.parametrize("mark", [",", "\t", ", "])
+def test_a_matrix_from_a_file(run, noisy, tmp_path, mark):
+    """Names in any order."""
+    order = ["virginica", "setosa", "versicolor"]
+    lines = [["true", *reversed(order)], *([true, *(MATRIX[true][to] for to in reversed(order))] for true in order)]
+    path = tmp_path / ("matrix.tsv" if mark == "\t" else "matrix.csv")
+    path.write_text("\n".join(mark.join(map(str, line)) for line in lines) + "\n\n")
     summary = run(*fit_words(noisy, tmp_path, *LOGISTIC, "--alpha", 0.01, "--label-noise", path, "--json")).json
     clf = MultinomialLogisticClassifier.load(tmp_path / "m")
     wanted = [list(row.values()) for row in MATRIX.values()]
@@ -132,16 +129,18 @@ def test_a_matrix_from_a_file(run, noisy, tmp_path, how):
     assert summary["label_noise"]["known"]
 
 
+NAMED = "-,setosa,versicolor,virginica\n"
+
+
 @pytest.mark.parametrize(("text", "message"), [
-    ("0.9,0.1\n0.1,0.9\n", "must hold 3 lines of 3 numbers, one line for each true class, and optionally the names"),
-    ("0.9,0.1,0\n0,1,0\n0,1\n", "must hold 3 lines of 3 numbers"),
-    ("", "must hold 3 lines of 3 numbers"),
-    ("0.9,0.1,0\n0,1,0\n0,0.5,0.4\n", "lines that sum to 1, but that of class 'virginica' sums to 0.9"),
-    ("0.9,0.1,0\n0,1,0\n0,1.5,-0.5\n", "must hold probabilities, from 0 to 1, but holds '1.5'"),
-    ("0.9,0.1,0\n0,1,0\n0,a,b\n", "but holds 'a'"),
-    ("1,0,0\n0,1,0\n0,1,0\n", "matrix must be invertible"),
-    ("-,setosa,rose,virginica\nsetosa,1,0,0\nversicolor,0,1,0\nvirginica,0,0,1\n", "classes in its first line, 'setosa',"),
-    ("-,setosa,versicolor,virginica\na,1,0,0\nb,0,1,0\nc,0,0,1\n", "in its first column, 'setosa', 'versicolor', 'virgi"),
+    ("0.9,0.1\n0.1,0.9\n", "must have the names of the classes, 'setosa', 'versicolor', 'virginica', in its first line"),
+    ("", "must have the names of the classes"),
+    (NAMED + "setosa,0.9,0.1,0\nversicolor,0,1,0\nvirginica,0,0.5,0.4\n", "sum"),
+    (NAMED + "setosa,0.9,0.1,0\nversicolor,0,1,0\nvirginica,0,1.5,-0.5\n", "none below 0"),
+    (NAMED + "setosa,0.9,0.1,0\nversicolor,0,1,0\nvirginica,0,a,b\n", "could not convert string to float: 'a'"),
+    (NAMED + "setosa,1,0,0\nversicolor,0,1,0\nvirginica,0,1,0\n", "matrix must be invertible"),
+    (NAMED.replace("versicolor", "rose") + "setosa,1,0,0\nversicolor,0,1,0\nvirginica,0,0,1\n", "'versicolor'"),
+    (NAMED + "a,1,0,0\nb,0,1,0\nc,0,0,1\n", "must have the names of the classes"),
 ])  # fmt: skip
 def test_bad_matrices_are_wrong_usage(run, noisy, tmp_path, text, message):
     (tmp_path / "matrix.csv").write_text(text)
@@ -155,10 +154,8 @@ def test_other_wrong_usage(run, noisy, tmp_path):
     words = fit_words(noisy, tmp_path)
     for value in ("often", "1", "-0.1", "nan", "matrix.txt"):
         error = run(*words, f"--label-noise={value}", code=2).error
-        assert (
-            "'--label-noise': it must be auto, none, symmetric, class-conditional, the share of wrong labels" in error
-        )
-        assert repr(value) in error
+        assert "'--label-noise': it must be 'auto' or 'class-conditional' or 'symmetric' or a number" in error
+        assert value in error
     error = run(*words, "--label-noise", 0.7, code=2).error
     assert "'--label-noise': it must be a share of wrong labels from 0 to below 0.667" in error
     assert "none.csv" in run(*words, "--label-noise", tmp_path / "none.csv", code=1).error

@@ -63,9 +63,7 @@ def test_missing_labels(run, tmp_path, stream, end):
     assert "drop-rows" not in error
     if not stream:
         assert error.startswith("5 of 120 labels in target column 'answer' of")
-        assert {"csv": "line 5, line 42, line 79, ...", "parquet": "row group 0, row 3"}.get(
-            end, "row 3 (from 0)"
-        ) in error
+        assert {"csv": "line 5, line 42, line 79, ..."}.get(end, "row 3 (from 0)") in error
     ran = fit(run, tmp_path, data, "--missing-labels", "drop", *stream)
     assert "5 rows without a label were left out" in ran.err
     assert (ran.json["rows"], ran.json["rows_without_label"], ran.json["rows_left_out"]) == (N - 5, 5, 5)
@@ -243,11 +241,8 @@ def test_formats_that_are_not_read(run, tmp_path, monkeypatch):
     words = ["-t", "y", "-o", tmp_path / "model"]
     error = run("fit", tmp_path / "us.xlsx", *words, code=1).error
     assert "us.xlsx', an Excel file, needs openpyxl: pip install 'legendretron[excel]'; or save it as CSV." in error
-    error = run("fit", tmp_path / "us.dta", *words, code=1).error
-    new = tmp_path / "us.parquet"
-    assert (
-        f"convert it, in Python: import pandas; pandas.read_stata('{tmp_path / 'us.dta'}').to_parquet('{new}')" in error
-    )
+    error = run("fit", tmp_path / "us.dta", *words, code=2).error
+    assert "us.dta' does not tell its format; give one of csv, " in error
     (tmp_path / "us.jsonl").write_text('{"a": 1, "y": "u"}\nnot JSON\n')
     assert (
         "us.jsonl' is not JSON with an object in each line" in run("fit", tmp_path / "us.jsonl", *words, code=1).error

@@ -16,7 +16,7 @@ import mixed_tables as benchmark
 from legendretron import LegendreCalibrator, MultinomialLogisticClassifier, TableClassifier
 from legendretron.cli import fit as fit_module
 from legendretron.cli.options import Missing, MissingLabels
-from legendretron.datasets import tables, text_file
+from legendretron.datasets import tables
 from legendretron.datasets.tables import MISSING, MISSING_LABELS
 
 QUICK = ["--model", "logistic", "--alpha", "1e-3"]
@@ -253,16 +253,6 @@ def test_leading_zeros_are_categories(run, tmp_path, stream):
     (tmp_path / "t.csv").write_text(CODES.replace("\n,4", "\n7,4"))
     run(*words, "--numeric", "zip")
     assert isinstance(legendretron.load(tmp_path / "m"), MultinomialLogisticClassifier)  # nothing is encoded
-
-
-def test_leading_zeros_in_a_later_file_and_far_down(run, tmp_path, monkeypatch):
-    monkeypatch.setattr(tables, "ROWS_AT_ONCE", 5)
-    monkeypatch.setattr(text_file, "_CODE_BLOCK", 7)
-    for number, code in enumerate(["80331", "00136"]):
-        rows = [f"{code if row > 20 else '10115'},{row % 7},{'uv'[row % 2]}\n" for row in range(30)]
-        (tmp_path / f"{number}.csv").write_text("zip,a,y\n" + "".join(rows))
-    run("fit", tmp_path / "*.csv", "-t", "y", "-o", tmp_path / "m", *QUICK, "--quiet", "--epochs", 1)
-    assert legendretron.load(tmp_path / "m").encoder_.columns_[0].categories == ("00136", "10115", "80331")
 
 
 @pytest.mark.parametrize("text", [

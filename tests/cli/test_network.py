@@ -59,7 +59,13 @@ def test_fits_a_network(run, rings, tmp_path, monkeypatch):
 
 def test_auto_takes_the_better(run, rings, tables, tmp_path, monkeypatch):
     few_steps(monkeypatch, 200)
-    run("fit", rings, "-t", "kind", "-o", tmp_path / "m", "--model", "auto", "--seed", 0, "--quiet")
+    words = ["fit", rings, "-t", "kind", "-o", tmp_path / "m", "--model", "auto", "--seed", 0]
+    losses = run(*words, "--json").json["compared"]
+    assert losses["networks"] < losses["linear"]
+    assert (
+        f"log-loss on held-out rows: linear {losses['linear']:.3f}, networks {losses['networks']:.3f}"
+        in run(*words).out
+    )
     assert isinstance(load(tmp_path / "m").estimator_, LegendreNetClassifier)
 
 

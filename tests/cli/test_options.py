@@ -6,15 +6,12 @@ import json
 import subprocess
 import sys
 
-import pytest
-
 from legendretron import LegendreCalibrator, LegendreTronClassifier, MultinomialLogisticClassifier
 from legendretron.cli.command_options import TABLES, Backend, CalibrateOptions, EstimatorOptions, Input, Order
 from legendretron.cli.options import Format
 from legendretron.datasets.table_files import FORMATS
 from legendretron.experiments.runner import BACKENDS
 from legendretron.paper import EXPERIMENTS
-from tests.cli.conftest import FIXED
 
 PROBE = """
 import json, sys
@@ -29,7 +26,7 @@ assert not slow, f"imported {slow}"
 
 
 def test_help_does_not_wait_for_large_libraries():
-    commands = ["fit", "predict", "evaluate", "demo", "calibrate", "suspicious", "reproduce", "datasets"]
+    commands = ["fit", "predict", "evaluate", "demo", "calibrate", "suspicious", "reproduce"]
     words = json.dumps([["--help"], ["--version"], *([command, "--help"] for command in commands)])
     done = subprocess.run([sys.executable, "-c", PROBE, words], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -71,32 +68,14 @@ def test_choices_are_those_of_the_library():
     assert list(TABLES) == list(EXPERIMENTS)
 
 
-# --- options for several processes, as far as one process can tell ---
+def test_a_parameter_suggests_its_option(run):
+    for name, option in (("--random-state", "--seed"), ("--max-epochs", "--epochs"), ("--na-values", "--na")):
+        error = run("fit", "a.csv", "-o", "m", name, "0", code=2).error
+        assert f"No such option: {name}" in error
+        assert f" {option}" in error
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--workers", 2], "'--workers': it needs --backend ray"),
-        (["--address", "auto"], "'--address': it needs --backend ray"),
-        (["--class-parallel", 2], "'--class-parallel': it needs --backend ray, or to be started by torchrun"),
-        (["--checkpoint-steps", 5], "'--checkpoint-steps': it needs --backend ray, or to be started by torchrun"),
-        (["--backend", "ray", "--format", "csv"], "'--format': it is not for several processes"),
-        (["--backend", "ray", "--checkpoint", "c", "--seed", 0], "'--checkpoint': it is not for several processes"),
-        (["--backend", "ray", "--workers", 3, "--class-parallel", 2], "it must divide --workers, which is 3, got 2"),
-        (["--backend", "spark"], "'spark' is not"),
-    ],
-)
-def test_options_that_do_not_fit(run, tables, tmp_path, words, message):
-    out = tmp_path / "model.safetensors"
-    ran = run("fit", tables / "iris.csv", "-t", "kind", "-o", out, *FIXED, *words, code=2)
-    assert message in ran.error
-    assert not out.exists()
-
-
-def test_ray_below_torchrun(run, tables, tmp_path, monkeypatch):
+def test_processes_are_for_python(run, tables, tmp_path, monkeypatch):
     monkeypatch.setenv("RANK", "0")
     monkeypatch.setenv("MASTER_ADDR", "localhost")
-    words = ["-o", tmp_path / "m.safetensors", *FIXED, "--backend", "ray"]
-    ran = run("fit", tables / "iris.csv", "-t", "kind", *words, code=2)
-    assert "torchrun has started this process already" in ran.error
+    assert "fit_torchrun" in run("fit", tables / "iris.csv", "-t", "kind", "-o", tmp_path / "m", code=1).error

@@ -95,12 +95,11 @@ sys.exit(main(words))
 
 
 @starts_again
-@pytest.mark.parametrize(("words", "place", "message"), [
-    (["fit", "-t", "kind", *FIXED, "--epochs", 100_000, "--seed", 0], "legendretron.training.progress:Progress.update",
-     "no model was written"),
-    (["predict"], "legendretron.cli.predict:_predictions", "no predictions were written"),
+@pytest.mark.parametrize(("words", "place"), [
+    (["fit", "-t", "kind", *FIXED, "--epochs", 100_000, "--seed", 0], "legendretron.training.progress:Progress.update"),
+    (["predict"], "legendretron.cli.predict:_predictions"),
 ])  # fmt: skip
-def test_interrupt_of_a_stream(tables, tmp_path, words, place, message):
+def test_interrupt_of_a_stream(tables, tmp_path, words, place):
     """Ctrl-C while a table is read in batches: exit code 130, one line, no file or thread left, the older file as it was."""
     out, marker = tmp_path / "out.csv", tmp_path / "marker"
     out.write_text("older")
@@ -118,7 +117,7 @@ def test_interrupt_of_a_stream(tables, tmp_path, words, place, message):
     while time.monotonic() - began < 100 and not marker.exists() and process.poll() is None:
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
-    assert finish(process) == (130, "", f"error: interrupted, {message}\n")
+    assert finish(process) == (130, "", "error: interrupted\n")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["marker", "out.csv", "parts"]
     assert out.read_text() == "older"
 
@@ -132,7 +131,7 @@ def interrupt_at(monkeypatch):
 
     def at(epoch):
         def update(self, now, *losses):
-            if now == epoch:
+            if epoch is not None and now >= epoch:
                 signal.raise_signal(signal.SIGINT)
 
         monkeypatch.setattr(Progress, "update", update)

@@ -122,12 +122,3 @@ def test_names_with_commas():
     assert _names(",".join(problems), problems) == list(problems)
     assert _names("mnist, class 0", problems) == ["MNIST, class 0"]
     assert _names("letter,nonsense", ("letter",)) == ["letter", "nonsense"]
-
-
-def test_datasets_are_listed(run, folder):
-    found = {entry["name"]: entry["state"] for entry in run("datasets", "--data", folder, "--json").json["datasets"]}
-    assert len(found) == 18
-    assert (found["iris"], found["aloi"]) == ("complete", "missing")
-    assert "https://" in run("datasets", "sector").out
-    assert "'NAME': there is no 'irs'; there are aloi, sector," in run("datasets", "irs", code=2).error
-    assert "'--data': there is no folder" in run("datasets", "--data", folder / "none", code=2).error

@@ -1,3 +1,3 @@
-from .server import pauses, server
+from .server import server
 
-__all__ = ["pauses", "server"]
+__all__ = ["server"]

@@ -71,11 +71,3 @@ def server(monkeypatch):
         monkeypatch.delenv(name, raising=False)
     with serving() as answers:
         yield answers
-
-
-@pytest.fixture
-def pauses(monkeypatch):
-    """Pauses between attempts, noted rather than waited for."""
-    waited = []
-    monkeypatch.setattr("time.sleep", waited.append)
-    return waited

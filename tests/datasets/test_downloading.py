@@ -43,33 +43,13 @@ def test_a_length_that_the_server_does_not_say(server, tmp_path):
     assert seen == [(5, None)]
 
 
-@pytest.mark.parametrize("status", [404, 403, 410])
-def test_a_refusal_is_final(server, tmp_path, pauses, status):
+@pytest.mark.parametrize("status", [404, 503])
+def test_a_refusal(server, tmp_path, status):
     url = server.add("/file", status)
-    with pytest.raises(DownloadError, match=f"tried once: HTTP Error {status}") as caught:
+    with pytest.raises(DownloadError, match=f"HTTP Error {status}") as caught:
         download(url, tmp_path / "file")
     assert url in str(caught.value)
     assert isinstance(caught.value, ValueError)
-    assert server.asked == ["/file"]
-    assert pauses == []
-    assert files_in(tmp_path) == []
-
-
-@pytest.mark.parametrize("status", [500, 502, 503, 429])
-def test_another_attempt_after_a_temporary_failure(server, tmp_path, pauses, status):
-    download(server.add("/file", status, status, CONTENT), tmp_path / "file", DIGEST)
-    assert (tmp_path / "file").read_bytes() == CONTENT
-    assert pauses == [1, 2]
-
-
-def test_attempts_are_counted_and_pauses_grow(server, tmp_path, pauses):
-    url = server.add("/file", 503)
-    with pytest.raises(DownloadError, match="tried 4 times: HTTP Error 503"):
-        download(url, tmp_path / "file")
-    assert pauses == [1, 2, 4]
-    with pytest.raises(DownloadError, match="tried once"):
-        download(url, tmp_path / "file", retries=0)
-    assert len(server.asked) == 5
     assert files_in(tmp_path) == []
 
 
@@ -89,48 +69,43 @@ def silent(handler):
 
 
 @pytest.mark.parametrize("fault", [cut, cut_chunked, silent])
-def test_a_connection_that_is_cut_off(server, tmp_path, pauses, fault):
+def test_a_connection_that_is_cut_off(server, tmp_path, fault):
     (tmp_path / "file").write_bytes(b"old")
-    with pytest.raises(DownloadError, match="tried 2 times"):
-        download(server.add("/file", fault), tmp_path / "file", retries=1)
+    with pytest.raises(DownloadError, match="could not be downloaded"):
+        download(server.add("/file", fault), tmp_path / "file")
     assert (tmp_path / "file").read_bytes() == b"old"
     assert files_in(tmp_path) == ["file"]
-    assert len(server.asked) == 2
-    download(server.add("/file", fault, CONTENT), tmp_path / "file", DIGEST)
-    assert (tmp_path / "file").read_bytes() == CONTENT
 
 
-def test_no_server(tmp_path, pauses):
+def test_no_server(tmp_path):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-        with pytest.raises(DownloadError, match=r"tried 3 times: .*Connection refused"):
-            download(f"http://127.0.0.1:{port}/file", tmp_path / "file", retries=2)
-    assert len(pauses) == 2
+        with pytest.raises(DownloadError, match="Connection refused"):
+            download(f"http://127.0.0.1:{port}/file", tmp_path / "file")
 
 
-def test_a_server_that_says_nothing(tmp_path, monkeypatch, pauses):
+def test_a_server_that_says_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr("legendretron.datasets.downloading._TIMEOUT", 0.2)
     with socket.socket() as mute:
         mute.bind(("127.0.0.1", 0))
         mute.listen()
         with pytest.raises(DownloadError, match="timed out"):
-            download(f"http://127.0.0.1:{mute.getsockname()[1]}/file", tmp_path / "file", retries=0)
+            download(f"http://127.0.0.1:{mute.getsockname()[1]}/file", tmp_path / "file")
 
 
-def test_a_wrong_checksum(server, tmp_path, pauses):
+def test_a_wrong_checksum(server, tmp_path):
     url = server.add("/file", CONTENT)
     with pytest.raises(ValueError, match="checksum") as caught:
         download(url, tmp_path / "file", "0" * 64)
     for part in (url, DIGEST, "0" * 64):
         assert part in str(caught.value)
     assert files_in(tmp_path) == []
-    assert server.asked == ["/file"]
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
 @pytest.mark.parametrize("content", [CONTENT, b"little"], ids=["in writing", "in flushing"])
-def test_a_full_disk(server, tmp_path, monkeypatch, pauses, content):
+def test_a_full_disk(server, tmp_path, monkeypatch, content):
     temporary = tmp_path / "temporary"
 
     def full(**_):
@@ -138,7 +113,7 @@ def test_a_full_disk(server, tmp_path, monkeypatch, pauses, content):
         return os.open("/dev/full", os.O_WRONLY), str(temporary)
 
     monkeypatch.setattr("tempfile.mkstemp", full)
-    with pytest.raises(DownloadError, match=r"tried once: .*No space left") as caught:
+    with pytest.raises(DownloadError, match="No space left") as caught:
         download(server.add("/file", content), tmp_path / "file")
     assert "\n" not in str(caught.value)
     assert caught.value.__cause__.errno == errno.ENOSPC
@@ -155,7 +130,7 @@ def test_a_folder_that_cannot_be_written_to(server):
         try:
             if user == 0:  # root may write everywhere
                 os.seteuid(65534)
-            with pytest.raises(DownloadError, match=r"tried once: .*Permission denied"):
+            with pytest.raises(DownloadError, match="Permission denied"):
                 download(url, folder / "file")
         finally:
             os.seteuid(user)
@@ -186,25 +161,3 @@ def test_redirects(server, tmp_path):
     url = server.add("/here", lambda handler: handler.say(302, Location="/file"))
     download(url, tmp_path / "file", DIGEST)
     assert server.asked == ["/here", "/file"]
-    for target in ("http://example.org/file", "ftp://example.org/file"):
-        url = server.add("/there", lambda handler, target=target: handler.say(302, Location=target))
-        with pytest.raises(DownloadError, match="not an HTTPS address"):
-            download(url, tmp_path / "other")
-    assert files_in(tmp_path) == ["file"]
-
-
-def test_https_may_not_be_redirected_to_the_loopback_interface(monkeypatch):
-    from urllib.request import Request
-
-    from legendretron.datasets.downloading import _Redirects
-
-    request = Request("https://example.org/file")
-    with pytest.raises(DownloadError, match="not an HTTPS address"):
-        _Redirects(local=False).redirect_request(request, None, 302, "", {}, "http://127.0.0.1/file")
-    followed = _Redirects(local=False).redirect_request(request, None, 302, "", {}, "https://example.com/file")
-    assert followed.full_url == "https://example.com/file"
-
-
-def test_retries_are_a_count(tmp_path):
-    with pytest.raises(ValueError, match="retries must be an integer"):
-        download("https://example.org/file", tmp_path / "file", retries=-1)

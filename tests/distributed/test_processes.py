@@ -1,7 +1,6 @@
 """Fits by two processes of torchrun, which really run: worker.py says what they do."""
 
 import importlib.util
-import json
 import os
 import subprocess
 import sys
@@ -72,22 +71,6 @@ def test_checkpoints_are_removed_and_errors_shared(written):
     assert errors[0] == errors[1]
     assert errors[0].startswith("JointError: ")
     assert "no target column 'lable'" in errors[0]
-
-
-def test_command_line(written, tmp_path):
-    words = [
-        "-m", "legendretron", "fit", "table/*.parquet", "-t", "label", "--drop", "w", "-o",
-        str(tmp_path / "model.safetensors"), "--alpha", "1e-3", "--link-alpha", "1e-4", "--epochs", "2", "--seed", "0",
-        "--class-parallel", "2", "--json",
-    ]  # fmt: skip
-    done = launched(words, cwd=written)  # where relative paths begin
-    assert done.returncode == 0, done.stderr[-4000:]
-    (line,) = done.stdout.splitlines()  # of the first process alone
-    found = json.loads(line)
-    assert (found["processes"], found["class_parallel"], found["features"]) == (2, 2, 4)
-    assert (found["rows"], found["accuracy"], found["model"]) == (None, None, "linear")
-    assert 0 < found["log_loss"] < 2
-    assert LegendreTronClassifier.load(tmp_path / "model.safetensors").coef_.shape == (4, 4)
 
 
 def test_a_process_is_killed():

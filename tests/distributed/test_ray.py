@@ -1,7 +1,6 @@
 """Fits by two workers of Ray, which really run."""
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from legendretron import LegendreTronClassifier
@@ -48,21 +47,6 @@ def test_two_workers_are_one_on_the_joint_batches(cluster, table, alone, class_p
     np.testing.assert_allclose(together.coef_, alone.coef_, atol=1e-5)
     np.testing.assert_allclose(together.intercept_, alone.intercept_, atol=1e-5)
     assert together.feature_names_in_.tolist() == ["x0", "x1", "x2", "x3"]
-
-
-def test_data_sets_of_ray(cluster, table):
-    dataset = cluster.data.read_parquet(str(table))
-    together = [
-        fit_ray(LegendreTronClassifier(**SETTINGS), dataset, target="label", weight="w", num_workers=2)
-        for _ in range(2)
-    ]
-    np.testing.assert_array_equal(together[0].coef_, together[1].coef_)  # the same blocks in the same order
-    names = ["x0", "x1", "x2", "x3"]
-    X = pd.DataFrame(np.random.default_rng(1).normal(size=(200, 4)), columns=names)
-    in_memory = LegendreTronClassifier(**SETTINGS)
-    frame = dataset.to_pandas()
-    in_memory.fit(frame[names], frame["label"], frame["w"])
-    assert np.abs(together[0].predict_proba(X) - in_memory.predict_proba(X)).mean() < 0.05
 
 
 def test_what_is_wrong_with_the_data_is_said_once(cluster, table):

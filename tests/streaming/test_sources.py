@@ -48,13 +48,12 @@ def sources(table, files):
         "frames": as_source([(frame.iloc[rows][["a", "b", "c"]], y[rows], weight[rows]) for rows in pieces]),
         "sparse": as_source([(scipy.sparse.csr_array(X[rows]), y[rows], weight[rows]) for rows in pieces]),
         "loader": as_source(DataLoader(tensors, batch_size=33)),
-        "records": as_source(pa.Table.from_pandas(frame).to_batches(130), target="label", weight="w"),
         "parquet": as_source(ds.dataset(files), **names),
         "in memory": as_source(ds.dataset(pa.Table.from_pandas(frame)), target="label", weight="w"),
     }
 
 
-KINDS = ["arrays", "batches", "frames", "sparse", "loader", "records", "parquet", "in memory"]
+KINDS = ["arrays", "batches", "frames", "sparse", "loader", "parquet", "in memory"]
 
 
 def joined(batches):
@@ -102,7 +101,7 @@ def test_shards_are_disjoint_and_complete(kind, world, table, files):
 def test_names_of_features(table, files):
     found = sources(table, files)
     assert {kind: found[kind].feature_names for kind in KINDS} == {
-        kind: ("a", "b", "c") if kind in ("frames", "records", "parquet", "in memory") else None for kind in KINDS
+        kind: ("a", "b", "c") if kind in ("frames", "parquet", "in memory") else None for kind in KINDS
     }
 
 

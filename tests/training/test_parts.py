@@ -54,14 +54,14 @@ class Terminal(io.StringIO):
     (2, io.StringIO(), True),
 ])  # fmt: skip
 def test_progress_on_a_terminal_and_silence_in_a_log(verbose, stream, shown):
-    progress = Progress(3, verbose, stream)
+    progress = Progress(3, verbose, stream, label="networks", unit="step")
     for epoch in (1, 2, 3):
         progress.update(epoch, 0.5, 0.4)
     progress.close()
     text = stream.getvalue()
     assert bool(text) == shown
     if shown:
-        assert "3/3" in text
+        assert ("networks step 3/3" if verbose == 2 else "3/3") in text
         assert "validation 0.4000" in text
 
 

@@ -20,7 +20,6 @@ from legendretron._internal.parameters import ParameterError, spelling
 from legendretron._internal.version import __version__
 from legendretron.cli.command_options import (
     CalibrateOptions,
-    DatasetsOptions,
     DemoOptions,
     EvaluateOptions,
     FitOptions,
@@ -157,4 +156,3 @@ register(app, "calibrate", CalibrateOptions)
 register(app, "suspicious", SuspiciousOptions)
 register(app, "demo", DemoOptions)
 register(app, "reproduce", ReproduceOptions)
-register(app, "datasets", DatasetsOptions)

@@ -21,16 +21,16 @@ from legendretron.cli.command_options import CalibrateOptions
 from legendretron.cli.evaluate import draw_reliability, score_view
 from legendretron.cli.models import (
     LeftOut,
+    check_target,
     features_for,
-    format_for,
+    find_table,
     is_model,
     load_estimator,
     log_probabilities,
-    missing_target,
     read_labelled_table,
     without_names,
 )
-from legendretron.cli.options import NoNoise, find_given, wrong
+from legendretron.cli.options import find_given, wrong
 from legendretron.cli.outputs import check_outputs, naming, write_output
 from legendretron.cli.summaries import noise_in_words
 from legendretron.cli.terminal import Terminal, grid
@@ -159,7 +159,7 @@ def calibrate(terminal: Terminal, options: CalibrateOptions) -> None:
     model, data, plot = options.model, options.data, options.plot
     inputs = {"PREDICTIONS": model} if data is None else {"MODEL": model, "DATA": data}
     check_outputs({"--out": options.out, "--plot": plot}, inputs)
-    noise = None if isinstance(options.label_noise, NoNoise) else options.label_noise
+    noise = None if options.label_noise == "none" else options.label_noise
     calibrator = LegendreCalibrator(
         order=options.order.value, strength=options.strength, label_noise=noise, cv=options.cv
     )
@@ -194,18 +194,20 @@ def calibrate(terminal: Terminal, options: CalibrateOptions) -> None:
 def _read_scores(terminal: Terminal, options: CalibrateOptions) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray]:
     """Scores with names and without, labels, and classes of a table of predictions."""
     path, target = options.model, options.target
-    kind = format_for(path, options.format)
-    if kind == "libsvm":
+    parts = find_table(path, options.format)
+    if parts.format == "libsvm":
         raise ValueError(
             f"{str(path)!r} is LIBSVM text, whose columns have no names; give a CSV, TSV or Parquet file of predictions."
         )
-    if target is None:
-        raise missing_target("which column contains the labels?", path, kind, options.text)
+    check_target(parts, options, "which column contains the labels?")
+    assert target is not None
     for name, columns in find_given(options, "features", "drop").items():
         if target in columns:
             raise wrong(name, f"{target!r} is the target; leave it out here.")
     missing_labels = str(options.missing_labels)
-    table, classes = read_predictions(path, target, options.features, options.drop, kind, options.text, missing_labels)
+    table, classes = read_predictions(
+        path, target, options.features, options.drop, parts.format, options.text, missing_labels
+    )
     LeftOut(table).tell(terminal)
     assert table.y is not None
     return table.X, table.X.to_numpy(), table.y, classes
@@ -216,7 +218,7 @@ def _of_model(
 ) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, Any]:
     """Features, probabilities, labels and classes of a table, and the model, frozen."""
     estimator = load_estimator(options.model)
-    table, places = read_labelled_table(terminal, estimator, data, options, "which column contains the labels?")
+    table, places = read_labelled_table(terminal, estimator, data, options)
     p = np.exp(log_probabilities(estimator, table)).astype(np.float64)
     classes = estimator.classes_
     return features_for(estimator, table), p, classes[places], classes, FrozenEstimator(estimator)

@@ -8,8 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import typer
-
 from legendretron.cli.options import (
     AUTO_NUMBER,
     REQUIRED,
@@ -20,42 +18,21 @@ from legendretron.cli.options import (
     data_argument,
     data_option,
     keep_option,
-    number_or_nan,
+    number_or_text,
     option,
     output_option,
-    parse_calibration_noise,
-    parse_noise,
     stream_option,
 )
 
 #: A larger number is a typing error: memory or time would run out.
 _MOST_UNITS, _MOST_EPOCHS = 10_000, 10**9
 
-ClusterBackend = StrEnum("ClusterBackend", ["ray"])
 Model = StrEnum("Model", ["linear", "network", "auto", "logistic"])
 Solver = StrEnum("Solver", ["auto", "adam", "lbfgs"])
 ClassWeight = StrEnum("ClassWeight", ["balanced"])
 Precision = StrEnum("Precision", ["float32", "float64"])
 
 _model, _training = partial(option, panel="Model"), partial(option, panel="Training")
-_many = partial(option, panel="Many machines")
-
-
-def _parse_epochs(text: str) -> str | int:
-    """Parse ``auto`` or a whole number."""
-    if text == "auto":
-        return text
-    if not (text.isdecimal() and 1 <= int(text) <= _MOST_EPOCHS):
-        raise typer.BadParameter(f"it must be auto or a whole number from 1 to {_MOST_EPOCHS:,}, got {text!r}.")
-    return int(text)
-
-
-def _parse_share(text: str) -> float:
-    """Parse a number between 0 and 1."""
-    share = number_or_nan(text)
-    if not 0 < share < 1:
-        raise typer.BadParameter(f"it must be a number between 0 and 1, got {text!r}.")
-    return share
 
 
 @dataclass(kw_only=True)
@@ -89,10 +66,11 @@ class EstimatorOptions:
         "Wrong labels: the model learns from the observed labels and predicts the true ones. auto: allow for wrong labels "
         "if held-out rows show that there are some. none: all labels are correct. symmetric: estimate one rate. "
         "class-conditional: estimate a rate for each pair of classes; needs many rows. NUMBER: the known share of wrong "
-        "labels. FILE: a known matrix (.csv, .tsv), with a line for each true class and the probabilities of its labels.",
+        "labels. FILE: a known matrix (.csv, .tsv): a line for each true class with the probabilities of its labels, and the "
+        "names of the classes in the first line and the first column.",
         default="auto; none for logistic",
         metavar="KIND|NUMBER|FILE",
-        parser=parse_noise,
+        parser=number_or_text,
     )
     standardize: bool | None = _model("Standardise the features.", "--standardize/--no-standardize", default="True")
     class_weight: ClassWeight | None = _training("balanced: rare classes count as much as frequent ones.")
@@ -106,7 +84,7 @@ class EstimatorOptions:
         "--epochs",
         default="auto",
         metavar="auto|N",
-        parser=_parse_epochs,
+        parser=number_or_text,
     )
     learning_rate: Any = _training("Initial learning rate of adam. auto: 0.03.", **AUTO_NUMBER)
     batch_size: int | None = _training("Rows per step of adam.", default="auto", min=1, max=_MOST_EPOCHS)
@@ -114,7 +92,7 @@ class EstimatorOptions:
         "Share of rows to hold out, such as 0.1: training stops when the log-loss on these rows no longer improves.",
         "--validation",
         metavar="SHARE",
-        parser=_parse_share,
+        parser=number_or_text,
     )
     random_state: int | None = _training(
         "Random seed; the same seed gives the same model.", "--seed", min=0, max=2**32 - 1
@@ -125,36 +103,7 @@ class EstimatorOptions:
 
 
 @dataclass(kw_only=True)
-class ClusterOptions:
-    """Options of a fit by several processes."""
-
-    backend: ClusterBackend | None = _many(
-        "ray: train one model on the workers of a Ray cluster. Not needed with torchrun, whose processes train together: "
-        "torchrun --nproc-per-node 2 -m legendretron fit ..."
-    )
-    workers: int | None = _many("Workers of Ray.", default="2", min=1, max=100_000)
-    address: str | None = _many("Address of a Ray cluster, or auto. Without it, one is started on this machine.")
-    storage: str | None = _many("Folder, or address such as s3://..., that all workers of Ray share, for checkpoints.")
-    max_failures: int | None = _many("Lost workers that Ray may replace.", default="3", min=0, max=10**6)
-    shards: int | None = _many(
-        "Number of parts of the table. The model depends on this number, but not on the number of processes.",
-        default="one for each process that reads rows of its own",
-        min=1,
-        max=10**6,
-    )
-    class_parallel: int | None = _many(
-        "For very many classes: number of processes to split the classes over. These processes read the same rows.",
-        default="1",
-        min=1,
-        max=100_000,
-    )
-    checkpoint_steps: int | None = _many(
-        "Steps between checkpoints, if several processes train.", default="10 epochs", min=1
-    )
-
-
-@dataclass(kw_only=True)
-class FitOptions(EstimatorOptions, ClusterOptions, LabelledTableOptions):
+class FitOptions(EstimatorOptions, LabelledTableOptions):
     """Fit a model to a table and write it to a file.
 
     By default, penalties are chosen on held-out rows, and logistic regression is kept unless a learned link is clearly
@@ -198,8 +147,8 @@ class FitOptions(EstimatorOptions, ClusterOptions, LabelledTableOptions):
     )
     stream: bool | None = stream_option()
     skip_bad_rows: int = data_option(
-        "Maximum number of rows to skip because of missing or infinite values, text in place of a number, or a wrong number "
-        "of fields, if DATA is read in batches.",
+        "Leave out up to so many bad rows of a table that is read in batches: rows with missing or infinite values, text "
+        "in place of a number, or a wrong number of fields.",
         value=0,
         min=0,
     )
@@ -316,7 +265,7 @@ class CalibrateOptions(LabelledTableOptions):
         "NUMBER: the known share of wrong labels.",
         default="none",
         metavar="none|symmetric|NUMBER",
-        parser=parse_calibration_noise,
+        parser=number_or_text,
     )
     cv: int = _calibration(
         "Number of folds used to choose the penalty and to measure the gain.",
@@ -380,7 +329,7 @@ class ReproduceOptions:
     """
 
     table: str = argument("[TABLE]", f"One of {', '.join(TABLES)}; or all.", "all", show_default=True)
-    data: Path | None = _what("Folder with data sets; if not given, they are downloaded. See 'legendretron datasets'.")
+    data: Path | None = _what("Folder with data sets; if not given, they are downloaded.")
     datasets: str | None = _what("Only these data sets, comma-separated.")
     models: list[str] | None = _what("Only this model; repeat for several.", "--model")
     seeds: int | None = _what("Repetitions, with seeds from 0.", min=1, max=10_000)
@@ -394,14 +343,3 @@ class ReproduceOptions:
     batch: int | None = _how("Maximum number of runs to train side by side; by default as many as fit.", min=1)
     render_only: bool = _how("Run nothing; only render existing results.", "--render-only", value=False)
     out: Path = _how("Folder for results. Existing results are not run again.", "--out", "-o", value=Path("results"))
-
-
-@dataclass(kw_only=True)
-class DatasetsOptions:
-    """List the paper's data sets: which are available, which are missing, and how to get them.
-
-    Nothing is read or downloaded. 'legendretron reproduce' downloads what it needs unless a folder is given.
-    """
-
-    name: str | None = argument("[NAME]", "Show the details of this data set.", None)
-    data: Path | None = option("Folder to look in; by default the cache folder.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -35,49 +35,19 @@ _BOOSTING, _NETWORKS = "HistGradientBoostingClassifier", "LegendreNetClassifier"
 _CLEAR = 2.0
 
 
-@dataclass(frozen=True)
-class _Data:
-    """Rows to train on and to test on, and what they are."""
-
-    about: str
-    X: np.ndarray
-    y: np.ndarray
-    X_test: np.ndarray
-    y_test: np.ndarray
-
-
-@dataclass(frozen=True)
-class _Outcome:
-    """Scores of all models on one data set."""
-
-    models: dict[str, dict[str, float]]
-    differences: dict[str, tuple[float, float]]  #: of log-losses, ours minus that of the same kind, and standard errors
-    choice: dict[str, Any]
-
-    def in_words(self) -> str:
-        """What the numbers say, whatever they are."""
-        chosen = f"LegendreTron chose {self.choice['text']}."
-        if self.choice["model"] == "logistic regression":
-            linear = (
-                f"So both are logistic regression, each with the penalty that it chose: {self._pair(_OURS, _LOGISTIC)}."
-            )
-        else:
-            linear = f"On the test rows it is {self._verdict(_OURS)}: {self._pair(_OURS, _LOGISTIC)}."
-        networks = f"Networks compared with boosting: {self._verdict(_NETWORKS)}, {self._pair(_NETWORKS, _BOOSTING)}."
-        return f"{chosen}\n{linear}\n{networks}"
-
-    def _verdict(self, model: str) -> str:
-        difference, error = self.differences[model]
-        if abs(difference) <= _CLEAR * error:
-            return "not clearly different"
-        return "better" if difference < 0 else "worse"
-
-    def _pair(self, model: str, other: str) -> str:
-        ours, theirs = self.models[model], self.models[other]
-        return (
-            f"log-loss {ours['log_loss']:.3f} and {theirs['log_loss']:.3f}, {ours['accuracy']:.1%} and "
-            f"{theirs['accuracy']:.1%} right"
-        )
+#: What the data are, and how they are loaded.
+_DATA: dict[str, tuple[str, Callable[..., Any]]] = {
+    "digits": (
+        f"images of handwritten digits; each image of 64 pixels is reduced to {COMPONENTS} numbers, its first principal "
+        "components. Ten classes in so few numbers overlap, along borders that are curved.",
+        load_digits,
+    ),
+    "breast cancer": (
+        "tumours, 30 measurements each, benign or malignant. Two classes, nearly separated by a plane: logistic regression "
+        "suits them.",
+        load_breast_cancer,
+    ),
+}
 
 
 def demo(terminal: Terminal, options: DemoOptions) -> None:
@@ -86,52 +56,56 @@ def demo(terminal: Terminal, options: DemoOptions) -> None:
     reliability, tuning = options.out / "reliability.png", options.out / "tuning.png"
     for picture in (reliability, tuning):
         check_writable(picture)
-    _compile(terminal)
-    outcomes: dict[str, _Outcome] = {}
+    terminal.note("getting ready: the first fit after installation compiles code, which takes about half a minute ...")
+    X = np.random.default_rng(0).normal(size=(400, COMPONENTS))
+    for model in (
+        LegendreTronClassifier(max_epochs=1, random_state=0),
+        LegendreNetClassifier(max_steps=50, random_state=0),
+    ):
+        model.fit(X, np.arange(400) % 10)
+    payload: dict[str, Any] = {}
     views: list[Any] = []
-    for name, data in {"digits": _digits(), "breast cancer": _cancer()}.items():
-        terminal.note(f"{name}: {data.about}")
-        outcomes[name], log_p, model = _compare(data, terminal)
-        views += [_view(name, outcomes[name].models), f"{outcomes[name].in_words()}\n"]
+    for name, (about, load) in _DATA.items():
+        X, X_test, y, y_test = _split(*load(return_X_y=True))
+        terminal.note(f"{name}: {len(y) + len(y_test):,} {about} {len(y):,} of them are to train on.")
         if name == "digits":
-            write_output(reliability, draw_reliability(data.y_test, log_p, ".png"))
-            write_output(tuning, draw_tuning(model, ".png"))
+            squeeze = PCA(COMPONENTS, random_state=0).fit(X)
+            X, X_test = squeeze.transform(X), squeeze.transform(X_test)
+        models, log_p = _fit_all(X, y, X_test, y_test, terminal)
+        choice = choice_of(models[_OURS][0])
+        scores = {model: of for model, (_, of) in models.items()}
+        text = _describe(choice, scores, {model: -own[np.arange(len(own)), y_test] for model, own in log_p.items()})
+        payload[name] = {"models": scores, "choice": choice, "text": text}
+        views += [_view(name, scores), f"{text}\n"]
+        if name == "digits":
+            predictions = {model: np.exp(own) for model, own in log_p.items()}
+            write_output(reliability, draw_reliability(y_test, predictions, ".png"))
+            write_output(tuning, draw_tuning(models[_OURS][0], ".png"))
     closing = (
         f"pictures of the digits: {reliability} and {tuning}\n"
         "with your own data: legendretron fit data.csv --target label --out model.safetensors"
     )
-    payload = {name: {**dataclasses.asdict(got), "text": got.in_words()} for name, got in outcomes.items()}
     terminal.result({"datasets": payload, "plots": [str(reliability), str(tuning)]}, *views, closing)
 
 
-def _compile(terminal: Terminal) -> None:
-    """Train for a moment, so that the seconds in the tables are those of every fit but the first one."""
-    terminal.note("getting ready: the first fit after installation compiles code, which takes about half a minute ...")
-    X = np.random.default_rng(0).normal(size=(400, COMPONENTS))
-    LegendreTronClassifier(max_epochs=1, random_state=0).fit(X, np.arange(400) % 10)
-    LegendreNetClassifier(max_steps=50, random_state=0).fit(X, np.arange(400) % 10)
+def _describe(choice: dict[str, Any], scores: dict[str, dict[str, float]], losses: dict[str, np.ndarray]) -> str:
+    """What the numbers say, whatever they are."""
 
+    def compare(model: str, other: str) -> tuple[str, str]:
+        away = losses[model] - losses[other]
+        ours, theirs = scores[model], scores[other]
+        verdict = "better" if away.mean() < 0 else "worse"
+        if abs(away.mean()) <= _CLEAR * away.std(ddof=1) / np.sqrt(len(away)):
+            verdict = "not clearly different"
+        numbers = f"log-loss {ours['log_loss']:.3f} and {theirs['log_loss']:.3f}"
+        return verdict, f"{numbers}, {ours['accuracy']:.1%} and {theirs['accuracy']:.1%} right"
 
-def _digits() -> _Data:
-    X, y = load_digits(return_X_y=True)
-    X, X_test, y, y_test = _split(X, y)
-    squeeze = PCA(COMPONENTS, random_state=0).fit(X)
-    about = (
-        f"{len(y) + len(y_test):,} images of handwritten digits, {len(y):,} to train on; each image of {X.shape[1]} pixels "
-        f"is reduced to {COMPONENTS} numbers, its first principal components. Ten classes in so few numbers overlap, along "
-        "borders that are curved."
-    )
-    return _Data(about, squeeze.transform(X), y, squeeze.transform(X_test), y_test)
-
-
-def _cancer() -> _Data:
-    X, y = load_breast_cancer(return_X_y=True)
-    X, X_test, y, y_test = _split(X, y)
-    about = (
-        f"{len(y) + len(y_test):,} tumours, {len(y):,} to train on, {X.shape[1]} measurements each, benign or malignant. "
-        "Two classes, nearly separated by a plane: logistic regression suits them."
-    )
-    return _Data(about, X, y, X_test, y_test)
+    verdict, pair = compare(_OURS, _LOGISTIC)
+    linear = f"On the test rows it is {verdict}: {pair}."
+    if choice["model"] == "logistic regression":
+        linear = f"So both are logistic regression, each with the penalty that it chose: {pair}."
+    verdict, pair = compare(_NETWORKS, _BOOSTING)
+    return f"LegendreTron chose {choice['text']}.\n{linear}\nNetworks compared with boosting: {verdict}, {pair}."
 
 
 def _split(X: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -139,31 +113,28 @@ def _split(X: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.nda
     return parts[0], parts[1], parts[2], parts[3]
 
 
-def _compare(data: _Data, terminal: Terminal) -> tuple[_Outcome, dict[str, np.ndarray], LegendreTronClassifier]:
-    ours = LegendreTronClassifier(random_state=0)
+def _fit_all(
+    X: np.ndarray, y: np.ndarray, X_test: np.ndarray, y_test: np.ndarray, terminal: Terminal
+) -> tuple[dict[str, tuple[Any, dict[str, float]]], dict[str, np.ndarray]]:
+    """All models with their scores on the test rows, and their log-probabilities there."""
     models = {
         _LOGISTIC: _logistic(),
-        _OURS: ours,
+        _OURS: LegendreTronClassifier(random_state=0),
         _BOOSTING: HistGradientBoostingClassifier(random_state=0),
         _NETWORKS: LegendreNetClassifier(random_state=0),
     }
-    rows, losses, predictions = {}, {}, {}
+    found, predicted = {}, {}
     for name, model in models.items():
         terminal.note(f"{name} is fitted ...")
         # one core each: several threads on so small data wait for each other, the more so on a busy machine
         with threadpool_limits(1):
             began = time.perf_counter()
-            model.fit(data.X, data.y)
+            model.fit(X, y)
             seconds = time.perf_counter() - began
-        log_p = np.log(np.maximum(model.predict_proba(data.X_test), np.finfo(np.float64).tiny))
-        rows[name] = {**dataclasses.asdict(scores_of(data.y_test, log_p)), "seconds": seconds}
-        losses[name] = -log_p[np.arange(len(log_p)), data.y_test]
-        predictions[name] = np.exp(log_p)
-    differences = {}
-    for name, other in ((_OURS, _LOGISTIC), (_NETWORKS, _BOOSTING)):
-        away = losses[name] - losses[other]
-        differences[name] = float(away.mean()), float(away.std(ddof=1) / np.sqrt(len(away)))
-    return _Outcome(rows, differences, choice_of(ours)), predictions, ours
+        log_p = np.log(np.maximum(model.predict_proba(X_test), np.finfo(np.float64).tiny))
+        found[name] = model, {**dataclasses.asdict(scores_of(y_test, log_p)), "seconds": seconds}
+        predicted[name] = log_p
+    return found, predicted
 
 
 def _logistic() -> Any:

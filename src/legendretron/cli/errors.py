@@ -91,31 +91,32 @@ def _message_and_code(error: BaseException) -> tuple[str, int]:
     if isinstance(error, UsageError):
         context = getattr(error, "ctx", None)
         place = context.command_path if context else "legendretron"
+        # a parameter of the library that the command line calls otherwise, such as --random-state
+        wanted = str(getattr(error, "option_name", "")).lstrip("-").replace("-", "_")
+        named = [option.opts[0] for option in context.command.params if option.name == wanted] if context else []
+        if named:
+            error.possibilities = named  # type: ignore[attr-defined]
         message = error.format_message().rstrip(".")  # type: ignore[attr-defined]
         return f"{message}; see {place} --help", 2
     return describe(error), 1
+
+
+_OS_ERRORS = {
+    errno.ENOENT: "there is no file {}",
+    **dict.fromkeys((errno.EACCES, errno.EPERM), "no permission for {}"),
+    errno.EROFS: "{} is on a read-only disk",
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "no space left on the disk for {}; free some, or write elsewhere"),
+    errno.EISDIR: "{} is a folder, but a file is needed",
+    errno.ENAMETOOLONG: "the name {} is too long; choose a shorter one",
+    **dict.fromkeys((errno.ENOTDIR, errno.EEXIST), "{} cannot be created: a part of its path is a file, not a folder"),
+}
 
 
 def describe(error: BaseException) -> str:
     """Return the message of an exception for users of the command line."""
     if isinstance(error, OSError) and error.errno is not None:
         place = "the output" if error.filename is None else repr(str(error.filename))
-        match error.errno:
-            case errno.ENOENT:
-                return f"there is no file {place}"
-            case errno.EACCES | errno.EPERM:
-                return f"no permission for {place}"
-            case errno.EROFS:
-                return f"{place} is on a read-only disk"
-            case errno.ENOSPC | errno.EDQUOT:
-                return f"no space left on the disk for {place}; free some, or write elsewhere"
-            case errno.EISDIR:
-                return f"{place} is a folder, but a file is needed"
-            case errno.ENAMETOOLONG:
-                return f"the name {place} is too long; choose a shorter one"
-            case errno.ENOTDIR | errno.EEXIST:
-                return f"{place} cannot be created: a part of its path is a file, not a folder"
-        return f"{place}: {error.strerror}"
+        return _OS_ERRORS.get(error.errno, f"{{}}: {error.strerror}").format(place)
     if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and _NO_MEMORY.search(str(error))):
         return f"not enough memory{f' ({error})' if str(error) else ''}; use fewer rows or columns, or a smaller model"
     if isinstance(error, _EXPECTED):

@@ -15,21 +15,18 @@ from legendretron.cli.command_options import EvaluateOptions
 from legendretron.cli.models import (
     LeftOut,
     Model,
-    check_streamable,
+    check_target,
     class_numbers,
     features_for,
-    find_streamed_parts,
-    format_for,
+    find_table,
     is_small,
     load_model,
     log_probabilities,
-    missing_target,
-    table_for,
     tables_for,
     weights_of,
     without_names,
 )
-from legendretron.cli.options import find_given
+from legendretron.cli.options import wrong
 from legendretron.cli.outputs import check_outputs, draw_picture, write_output
 from legendretron.cli.terminal import Terminal, grid
 from legendretron.datasets.tables import Table, TableParts
@@ -48,118 +45,105 @@ _NAMES = {
 }
 
 
-class _Evaluated(NamedTuple):
-    """What a command has found out about a model, and perhaps another."""
-
-    n_rows: int
-    left_out: LeftOut
-    scores: dict[str, Scores]  #: of "model", and of "against"
-    baseline: Scores
-    classes: list[dict[str, float]]  #: rows, precision and recall of each
-    y: np.ndarray  #: labels, of some of the rows if there are very many
-    log_p: dict[str, np.ndarray]  #: log-probabilities of these rows, by the name of the model
-    weights: np.ndarray | None = None
-    report: EvaluationReport | None = None
-
-
 def evaluate(terminal: Terminal, options: EvaluateOptions) -> None:
     """See :class:`~legendretron.cli.command_options.EvaluateOptions`."""
-    data, plot, page = options.data, options.plot, options.report
-    outputs, inputs = {"--plot": plot, "--report": page}, {"MODEL": options.model, "DATA": data}
+    plot, page, weight = options.plot, options.report, options.weight
+    outputs, inputs = {"--plot": plot, "--report": page}, {"MODEL": options.model, "DATA": options.data}
     check_outputs(outputs, inputs if options.against is None else {**inputs, "--against": options.against})
-    only_predict = page is None and is_small(data)
-    model = load_model(options.model, only_predict=only_predict)
-    other = None if options.against is None else load_model(options.against, only_predict=only_predict)
-    parts = find_streamed_parts(data, options.format, options.stream, outputs)
-    kind = format_for(data, options.format) if parts is None else parts.format
-    if options.target is None and kind != "libsvm":
-        first = data if parts is None else parts.files[0]
-        raise missing_target("which column contains the true classes?", first, kind, options.text)
+    only_predict = page is None and is_small(options.data)
+    models = {options.model.stem: load_model(options.model, only_predict=only_predict)}
+    if options.against is not None:
+        name = options.against.stem
+        name = name if name not in models else str(options.against)
+        models[name] = load_model(options.against, only_predict=only_predict)
+    model, *others = models.values()
+    parts = find_table(options.data, options.format, options.stream, outputs)
+    check_target(parts, options, "which column contains the true classes?")
+    if page is not None and not parts.whole:
+        raise wrong("--report", "it needs all rows in memory, but DATA is read in batches; leave it out.")
+    if weight == options.target and weight is not None:
+        raise wrong("--weight", f"{weight!r} is the column of the true classes; name the column of the weights.")
+    if others and not np.array_equal(model.classes_, others[0].classes_):
+        raise ValueError(
+            f"{str(options.against)!r} has other classes than {str(options.model)!r}; compare models of the same classes."
+        )
     watch = DriftWatch()
-    if parts is not None:
-        check_streamable(find_given(options, "report", "against", "weight"))
-        found = _evaluate_in_parts(options, model, parts, watch)
+    found = [
+        _predict(model, parts, options, watch),
+        *(_predict(other, parts, options, DriftWatch()) for other in others),
+    ]
+    if len(found) > 1 and not np.array_equal(found[0].rows, found[1].rows):
+        raise ValueError(
+            f"{str(options.against)!r} takes other columns of {str(options.data)!r}, with other missing values; fill them in."
+        )
+    y, weights, log_p = found[0].y, found[0].weights, [each.log_p for each in found]
+    found[0].left_out.tell(terminal)
+    n_classes = len(model.classes_)
+    baseline = baseline_of(np.bincount(y, weights, n_classes))
+    keys, report = ("model", "against")[: len(models)], None
+    if page is None:
+        scores = {key: scores_of(y, own, weights) for key, own in zip(keys, log_p, strict=True)}
     else:
-        found = _evaluate_whole(options, model, other, kind, watch)
-    found.left_out.tell(terminal)
-    classes = [{"class": label, **row} for label, row in zip(model.classes_, found.classes, strict=True)]
+        report = _report(models, [each.table for each in found], y, weights, log_p)
+        scores = {key: report._measured.scores(key) for key in keys}
+    by_class = class_scores(y, log_p[0].argmax(1), n_classes, weights)
+    classes = [{"class": label, **row} for label, row in zip(model.classes_, by_class, strict=True)]
     payload = {
-        "rows": found.n_rows,
-        "rows_left_out": found.left_out.total,
-        "rows_without_label": found.left_out.unlabelled,
-        **dataclasses.asdict(found.scores["model"]),
-        "baseline": dataclasses.asdict(found.baseline),
-        "against": None if other is None else dataclasses.asdict(found.scores["against"]),
+        "rows": len(y),
+        "rows_left_out": found[0].left_out.total,
+        "rows_without_label": found[0].left_out.unlabelled,
+        **dataclasses.asdict(scores["model"]),
+        "baseline": dataclasses.asdict(baseline),
+        "against": dataclasses.asdict(scores["against"]) if others else None,
         "classes": classes,
         "drift": terminal.drift(watch.found),
         "plot": None if plot is None else str(plot),
         "report": None if page is None else str(page),
     }
-    if page is not None and found.report is not None:
-        write_output(page, found.report.to_html().encode())
-        payload["summary"] = found.report.summary
+    if page is not None and report is not None:
+        write_output(page, report.to_html().encode())
+        payload["summary"] = report.summary
         terminal.note(f"report: {page}")
     if plot is not None:
-        predictions = {name: np.exp(log_p) for name, log_p in found.log_p.items()}
-        write_output(plot, draw_reliability(found.y, predictions, plot.suffix, found.weights))
+        predictions = {name: np.exp(own) for name, own in zip(models, log_p, strict=True)}
+        write_output(plot, draw_reliability(y, predictions, plot.suffix, weights))
         terminal.note(f"picture: {plot}")
-    view = score_view(f"{found.n_rows:,} rows", **found.scores, baseline=found.baseline)
+    view = score_view(f"{len(y):,} rows", **scores, baseline=baseline)
     terminal.result(payload, view, _class_view(classes))
 
 
-def _evaluate_in_parts(options: EvaluateOptions, model: Model, parts: TableParts, watch: DriftWatch) -> _Evaluated:
-    """Score a model on a table that is read in batches."""
-    from legendretron.cli.running_scores import RunningScores  # which imports torch
+class _Predicted(NamedTuple):
+    """What a model predicts for the rows of a table."""
 
-    running, left_out = RunningScores(len(model.classes_)), LeftOut()
-    for table in tables_for(model, parts, options.target, **options.reading):
+    table: Table  #: the last part of it
+    left_out: LeftOut
+    rows: np.ndarray  #: numbers of the rows in the files, of all parts
+    y: np.ndarray  #: labels, as places of classes
+    log_p: np.ndarray
+    weights: np.ndarray | None
+
+
+def _predict(model: Model, parts: TableParts, options: EvaluateOptions, watch: DriftWatch) -> _Predicted:
+    """Predict all rows; of a table that is read in batches, labels and probabilities alone stay in memory."""
+    reading, weight, left_out = options.reading, options.weight, LeftOut()
+    if weight is not None:
+        if weight in getattr(model, "feature_names_in_", ()):
+            raise wrong("--weight", f"{weight!r} is a feature of the model; name the column of the weights.")
+        reading["keep"] = [weight]
+    rows, y, log_p, weights = [], [], [], []
+    for table in tables_for(model, parts, options.target, **reading):
         left_out.add(table)
         if table.X.shape[0]:
-            running.add(class_numbers(model, table), log_probabilities(model, table, watch))
-    scores, (y, log_p) = {"model": running.scores()}, running.some_rows()
-    return _Evaluated(
-        running.n_rows, left_out, scores, running.baseline(), running.classes(), y, {options.model.stem: log_p}
-    )
-
-
-def _evaluate_whole(
-    options: EvaluateOptions, model: Model, other: Model | None, format: str, watch: DriftWatch
-) -> _Evaluated:
-    """Score a model, and another one beside it, on a table in memory: by the report, if there is to be one."""
-
-    def read(model: Model) -> Table:
-        return table_for(model, options.data, options.target, format, weight=options.weight, **options.reading)
-
-    models, tables = {options.model.stem: model}, [read(model)]
-    y, log_p = class_numbers(model, tables[0]), [log_probabilities(model, tables[0], watch)]
-    weights = None if options.weight is None else weights_of(tables[0], options.weight)
-    if other is not None and options.against is not None:
-        if not np.array_equal(model.classes_, other.classes_):
-            raise ValueError(
-                f"{str(options.against)!r} has other classes than {str(options.model)!r}; compare models of the same "
-                "classes."
-            )
-        tables.append(read(other))
-        # both are None unless rows with missing values are left out
-        if tables[0].rows is not None and not np.array_equal(tables[0].rows, np.asarray(tables[1].rows)):
-            raise ValueError(
-                f"{str(options.against)!r} takes other columns of {str(options.data)!r}, with other missing values; fill "
-                "them in."
-            )
-        log_p.append(log_probabilities(other, tables[1], DriftWatch()))
-        name = options.against.stem
-        models[name if name not in models else str(options.against)] = other
-    n_classes = len(model.classes_)
-    baseline = baseline_of(np.bincount(y, weights, n_classes))
-    by_class = class_scores(y, log_p[0].argmax(1), n_classes, weights)
-    keys, report = ("model", "against")[: len(models)], None
-    if options.report is None:
-        scores = {key: scores_of(y, own, weights) for key, own in zip(keys, log_p, strict=True)}
-    else:
-        report = _report(models, tables, y, weights, log_p)
-        scores = {key: report._measured.scores(key) for key in keys}
-    predicted = dict(zip(models, log_p, strict=True))
-    return _Evaluated(len(y), LeftOut(tables[0]), scores, baseline, by_class, y, predicted, weights, report)
+            rows.append(table.numbers_of(np.arange(table.X.shape[0])))
+            y.append(class_numbers(model, table))
+            log_p.append(log_probabilities(model, table, watch))
+            weights += [] if weight is None else [weights_of(table, weight)]
+    if not y:
+        raise ValueError("there is no row to evaluate.")
+    if weights and not any(part.any() for part in weights):
+        raise ValueError(f"column {weight!r} holds only zeros; mend the column, or leave out --weight.")
+    joined = [np.concatenate(each) if each else None for each in (rows, y, log_p, weights)]
+    return _Predicted(table, left_out, *joined)  # type: ignore[arg-type]
 
 
 def _report(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import os
 import time
 import warnings
 from collections.abc import Sequence
@@ -18,10 +19,10 @@ from legendretron._internal.columns import quoted
 from legendretron._internal.sklearn_compat import validate_parameters
 from legendretron._internal.validation import check_device
 from legendretron.cli.command_options import EstimatorOptions, FitOptions, Model
-from legendretron.cli.models import LeftOut, find_streamed_parts, format_for, log_probability_parts, missing_target
+from legendretron.cli.models import LeftOut, check_target, find_table, log_probability_parts
 from legendretron.cli.options import find_given, wrong, wrong_usage_of
 from legendretron.cli.outputs import check_outputs, naming
-from legendretron.cli.streamed_fit import check_cluster, fit_by_cluster, fit_in_batches, n_processes
+from legendretron.cli.streamed_fit import fit_in_batches
 from legendretron.cli.summaries import (
     FitScores,
     check_named,
@@ -62,71 +63,64 @@ class BetterClassifier(LegendreNetClassifier):
     def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
         """Fit both."""
         own = self.get_params()
-        networks = LegendreNetClassifier(**own).fit(X, y, sample_weight, groups)
         shared = ("label_noise", "class_weight", "device", "dtype", "random_state", "verbose")
-        linear = LegendreTronClassifier(**{name: own[name] for name in shared}).fit(X, y, sample_weight, groups)
-        loss = networks.linear_log_loss_ if networks.is_linear_ else networks.network_log_loss_
-        tried = linear.tuning_[linear.tuning_["chosen"]]
-        self.better_: Any = linear if not len(tried) or not loss < float(tried["log_loss"].iloc[0]) else networks
+        models = {
+            "linear": LegendreTronClassifier(**{name: own[name] for name in shared}),
+            "networks": LegendreNetClassifier(**own),
+        }
+        #: log-losses on held-out rows, by model
+        self.log_losses_ = {
+            name: choice_of(m.fit(X, y, sample_weight, groups))["log_loss"] for name, m in models.items()
+        }
+        tried = {name: loss for name, loss in self.log_losses_.items() if loss is not None}
+        self.better_: Any = models[min(tried, key=lambda name: tried[name]) if len(tried) > 1 else "linear"]
         return self
 
 
-_IN_MEMORY = "networks are fitted to tables in memory, by one process; give --model linear."
 _FEW = 20  #: fewer rows are worth a word
 
 
 def fit(terminal: Terminal, options: FitOptions) -> None:
     """See :class:`~legendretron.cli.command_options.FitOptions`."""
+    if "RANK" in os.environ and "MASTER_ADDR" in os.environ:
+        raise ValueError("one process fits on the command line; below torchrun, call fit_torchrun in Python.")
     _check_columns(options)
-    matrix_file = options.label_noise if isinstance(options.label_noise, Path) else None
-    # a fit by several processes reads the table by itself, and cannot be told all about it
-    unsuitable = find_given(
-        options, "format", "sep", "decimal", "thousands", "encoding", "na_values", "categorical", "numeric",
-        "missing_labels",
-    )  # fmt: skip
-    unsuitable |= {} if matrix_file is None else {"--label-noise": matrix_file}
-    unsuitable |= {} if options.backend is None else find_given(options, "checkpoint")
-    by_cluster = check_cluster(options, unsuitable)
+    matrix_file = _matrix_file(options)
     outputs = {"--out": options.out, "--checkpoint": options.checkpoint, "--tuning": options.tuning}
     inputs = {"DATA": options.data, **({} if matrix_file is None else {"--label-noise": matrix_file})}
     check_outputs(outputs, inputs)
-    if options.model in (Model.network, Model.auto):
-        _check_in_memory(options, by_cluster)
-    estimator: Any = make_estimator(options, without_checkpoint=by_cluster)
+    in_memory = options.model in (Model.network, Model.auto)
+    for name in find_given(options, "tuning") if in_memory else ():
+        raise wrong(name, "it is for --model linear; leave it out.")
+    estimator: Any = make_estimator(options)
     for name in find_given(options, "cv", "tuning"):
         if hasattr(estimator, "_strengths") and estimator._strengths().fixed:
             raise wrong(
                 name, "it is for penalties that are chosen, but all are given; leave it out, or give --alpha auto."
             )
-    began = time.perf_counter()
-    if by_cluster:
-        if fit_by_cluster(terminal, options, estimator):
-            scores = FitScores(None, float(estimator.history_["train_loss"][-1]), None, estimator.n_skipped_rows_)
-            _finish(terminal, options, estimator, None, scores, [], time.perf_counter() - began)
-        return
-    parts = find_streamed_parts(options.data, options.format, options.stream, outputs)
-    if parts is not None and options.model in (Model.network, Model.auto):
-        raise wrong("--model", _IN_MEMORY)
-    if parts is not None:
-        try:
-            scores, encoder = fit_in_batches(
-                terminal, options, estimator, parts, lambda classes: _set_noise(estimator, classes, options)
-            )
-        except KeyboardInterrupt as stopped:
-            raise KeyboardInterrupt("interrupted, no model was written") from stopped
+    parts = find_table(options.data, options.format, options.stream, outputs)
+    check_target(parts, options, "which column should be predicted?")
+    if not parts.whole:
+        if in_memory:
+            raise wrong("--model", "networks are fitted to tables in memory; give --model linear.")
+        began = time.perf_counter()
+        scores, encoder = fit_in_batches(
+            terminal, options, estimator, parts, lambda classes: _set_noise(estimator, classes, options)
+        )
         forms = forms_of(parts, options.text)
         _finish(terminal, options, estimator, encoder, scores, forms, time.perf_counter() - began)
         return
     if options.skip_bad_rows:
         reason = "it is for tables that are read in batches; give --stream, or --missing drop-rows instead."
         raise wrong("--skip-bad-rows", reason)
-    table = _read(options, format_for(options.data, options.format))
+    table = _read(options, parts.format)
     LeftOut(table).tell(terminal)
     warn_of_similar_labels(table.classes, options.data, table.target, terminal)
     table, encoder = _encode(table, options.categorical or [], options.max_categories)
     _set_noise(estimator, table.classes, options)
     began = time.perf_counter()
     _fit(estimator, table, terminal)
+    compared = getattr(estimator, "log_losses_", None)
     estimator = getattr(estimator, "better_", estimator)
     seconds = time.perf_counter() - began
     assert table.y is not None
@@ -136,11 +130,17 @@ def fit(terminal: Terminal, options: FitOptions) -> None:
     if table.kept is not None:
         scores = scores._replace(log_loss=_soft_loss(estimator, table))
     forms = [] if table.form is None else [table.form]
-    _finish(terminal, options, estimator, encoder, scores, forms, seconds)
+    _finish(terminal, options, estimator, encoder, scores, forms, seconds, compared)
+
+
+def _matrix_file(options: FitOptions) -> Path | None:
+    """The file that ``--label-noise`` names, if it names one."""
+    given = options.label_noise
+    return Path(given) if isinstance(given, str) and given.lower().endswith((".csv", ".tsv")) else None
 
 
 def _check_columns(options: FitOptions) -> None:
-    """Raise a usage error for columns that are named twice, or files whose names do not tell a format."""
+    """Raise a usage error for columns that are named twice."""
     for name, columns in find_given(options, "features", "drop", "categorical", "numeric").items():
         if options.target is not None and options.target in columns:
             raise wrong(name, f"{options.target!r} is the target; leave it out here.")
@@ -148,15 +148,7 @@ def _check_columns(options: FitOptions) -> None:
         raise wrong("--numeric", f"{min(both)!r} is in --categorical as well; choose one.")
 
 
-def _check_in_memory(options: FitOptions, by_cluster: bool) -> None:
-    """Raise a usage error for what only linear models can."""
-    if by_cluster:
-        raise wrong("--model", _IN_MEMORY)
-    for name in find_given(options, "tuning"):
-        raise wrong(name, "it is for --model linear; leave it out.")
-
-
-def make_estimator(options: FitOptions, *, without_checkpoint: bool = False) -> LinearLinkClassifier:
+def make_estimator(options: FitOptions) -> LinearLinkClassifier:
     """Return an estimator with the parameters that were given, checked, and its own defaults."""
     kinds: dict[Model, type[Any]] = {
         Model.linear: LegendreTronClassifier,
@@ -174,14 +166,14 @@ def make_estimator(options: FitOptions, *, without_checkpoint: bool = False) -> 
     parameters = {name: value.value if isinstance(value, Enum) else value for name, value in parameters.items()}
     if "link_params" in parameters:
         parameters["link_params"] = _settings(parameters["link_params"])
-    if isinstance(parameters.get("label_noise"), Path):  # read once the classes are known
+    if _matrix_file(options) is not None:  # read once the classes are known
         del parameters["label_noise"]
+    elif options.label_noise == "none":
+        parameters["label_noise"] = None
     estimator = kind(**parameters)
     validate_parameters(estimator)
     if hasattr(estimator, "checkpoint"):
         estimator._checkpoint_path(online=False)
-    if without_checkpoint:
-        estimator.set_params(checkpoint=None)
     if isinstance(estimator, LegendreTronClassifier):
         _check_link(estimator)
     check_device(estimator.device)
@@ -205,26 +197,28 @@ def _finish(
     scores: FitScores,
     forms: Sequence[TextForm],
     seconds: float,
+    compared: dict[str, float | None] | None = None,
 ) -> None:
-    """Write the model, unless several processes have, and what was tried, and print the summary."""
-    if scores.counts is not None:
-        _warn_of_few_rows(estimator.classes_, scores.counts, terminal)
-        with naming(options.out):
-            (estimator if encoder is None else TableClassifier.from_fitted(estimator, encoder)).save(options.out)
+    """Write the model, and what was tried, and print the summary."""
+    _warn_of_few_rows(estimator.classes_, scores.counts, terminal)
+    with naming(options.out):
+        (estimator if encoder is None else TableClassifier.from_fitted(estimator, encoder)).save(options.out)
     tuning = options.tuning
     if tuning is not None:
         write_tuning(estimator, tuning)
-    together = {"processes": n_processes(options), "class_parallel": options.class_parallel or 1}
     summary = {
         **_summary(estimator, scores, options.model, seconds, options.out),
-        **({} if scores.rows is not None else together),
         "read_as": [form._asdict() for form in forms] or None,
         "columns": None if encoder is None else column_facts(encoder.columns_),
         "rows_left_out": scores.left_out,
         "rows_without_label": scores.unlabelled,
         "tuning": None if tuning is None else str(tuning),
+        "compared": compared,
     }
     lines = [f"model: {summary['choice']['text']}"]
+    if compared is not None:
+        losses = [f"{name} {'not known' if loss is None else f'{loss:.3f}'}" for name, loss in compared.items()]
+        lines.append(f"log-loss on held-out rows: {', '.join(losses)}")
     if summary["link_test"] is not None:
         lines.append(f"link: {estimator.link_test_}")
     if summary["label_noise"] is not None:
@@ -263,8 +257,6 @@ def _settings(given: list[str]) -> dict[str, Any]:
 
 def _read(options: FitOptions, format: str) -> Table:
     data, numeric = options.data, options.numeric or []
-    if options.target is None and format != "libsvm":
-        raise missing_target("which column should be predicted?", data, format, options.text)
     shares = _share_columns(options, format)
     table = read_columns(
         data, None if shares else options.target, features=[*options.features, *shares] if options.features else None,
@@ -319,8 +311,8 @@ def _encode(table: Table, categorical: list[str], max_categories: int) -> tuple[
 
 def _set_noise(estimator: LinearLinkClassifier, classes: np.ndarray, options: FitOptions) -> None:
     """Check, and read, what ``--label-noise`` says about the classes of the data."""
-    if isinstance(options.label_noise, Path):
-        estimator.set_params(label_noise=read_matrix(options.label_noise, classes))
+    if (path := _matrix_file(options)) is not None:
+        estimator.set_params(label_noise=read_matrix(path, classes))
     read_label_noise(estimator.label_noise, len(classes))
 
 
@@ -405,14 +397,10 @@ def _view(summary: dict[str, Any]) -> Any:
     def scores(of: dict[str, Any]) -> str:
         return f"{of['accuracy']:.2%}, {of['log_loss']:z.4f}"
 
-    alone = summary["rows"] is not None
-    table = grid("fitted", summary["model"] + ("" if alone else f", by {summary['processes']} processes"))
+    table = grid("fitted", summary["model"])
     if summary["read_as"] is not None:
         table.add_row("text read as", "; ".join(map(in_words, summary["read_as"])))
-    if alone:
-        table.add_row("rows, features", f"{summary['rows']:,}, {summary['features']:,}")
-    else:
-        table.add_row("features", f"{summary['features']:,}")
+    table.add_row("rows, features", f"{summary['rows']:,}, {summary['features']:,}")
     if summary["rows_left_out"]:
         of_them = f", {summary['rows_without_label']:,} without a label" if summary["rows_without_label"] else ""
         table.add_row("rows left out", f"{summary['rows_left_out']:,}{of_them}")
@@ -420,10 +408,7 @@ def _view(summary: dict[str, Any]) -> Any:
     table.add_row("steps" if summary["model"] == "network" else "epochs", str(summary["epochs"]))
     noise = summary["label_noise"]
     as_they_are = " (labels as given, some of them wrong)" if noise is not None and noise["rate"] > 0.0 else ""
-    if alone:
-        table.add_row(f"accuracy, log-loss on the training rows{as_they_are}", scores(summary))
-    else:
-        table.add_row(f"log-loss in the last epoch{as_they_are}", f"{summary['log_loss']:z.4f}")
+    table.add_row(f"accuracy, log-loss on the training rows{as_they_are}", scores(summary))
     if summary["held_out"] is not None:
         table.add_row("accuracy, log-loss on the rows held out", scores(summary["held_out"]))
     table.add_row("seconds", f"{summary['seconds']:.1f}")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import bisect
+import glob
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
@@ -18,17 +20,16 @@ from legendretron._internal.labels import label_text, similar_texts
 from legendretron.cli.options import LabelledTableOptions, wrong
 from legendretron.cli.outputs import check_no_input
 from legendretron.cli.terminal import Terminal
-from legendretron.datasets.table_files import FORMATS, UnreadFormatError, format_of, header_of
+from legendretron.datasets.table_files import FORMATS, format_of, header_of
 from legendretron.datasets.tables import (
     Table,
     TableParts,
     as_matrix,
     as_numbers,
     find_parts,
-    read_columns,
     read_in_chunks,
 )
-from legendretron.datasets.text_form import TextOptions, numbers_in
+from legendretron.datasets.text_form import numbers_in
 from legendretron.preprocessing.drift import DriftWatch
 
 if TYPE_CHECKING:
@@ -124,25 +125,37 @@ def load_estimator(path: Path) -> LinearLinkClassifier | TableClassifier:
     return model
 
 
-def format_for(path: Path, given: str | None) -> str:
-    """Return the format of a table, or raise a usage error that names the option for it."""
-    if path.is_fifo():
-        raise ValueError(f"{str(path)!r} is a pipe, which can be read only once; write the data to a file first.")
-    try:
-        return format_of(path, given)
-    except UnreadFormatError:
-        raise
-    except ValueError as error:
-        raise wrong(
-            "--format", f"the name of {str(path)!r} does not tell its format; give one of {', '.join(FORMATS)}."
-        ) from error
+def find_table(
+    data: Path, format: str | None, stream: bool | None = False, outputs: Mapping[str, Path | None] | None = None
+) -> TableParts:
+    """The files of a table, and whether it is read into memory. Outputs, by their options, must not be among them."""
+    if data.is_fifo():
+        raise ValueError(f"{str(data)!r} is a pipe, which can be read only once; write the data to a file first.")
+    if data.is_dir() or (not data.is_file() and glob.has_magic(str(data))):
+        parts = find_parts(data, format)
+        if stream is False and len(parts.files) > 1:
+            raise wrong("DATA", f"{str(data)!r} is {len(parts.files)} files, which are read in batches; give one file.")
+    else:
+        try:
+            parts = TableParts((data,), format_of(data, format))
+        except ValueError as error:
+            reason = (
+                f"the name of {str(data)!r} does not tell its format; give one of {', '.join(FORMATS)}, or convert it."
+            )
+            raise wrong("--format", reason) from error
+        if stream is None:
+            stream = data.is_file() and data.stat().st_size >= _LARGE
+    for path in parts.files:
+        check_no_input(outputs or {}, {"DATA": path})
+    return replace(parts, whole=stream is False)
 
 
-def missing_target(question: str, path: Path, format: str, text: TextOptions | None = None) -> Exception:
-    """Return a usage error that asks for a column and lists the column names."""
-    names, most = header_of(path, format, text), 20
-    rest = f" and {len(names) - most} more" if len(names) > most else ""
-    return wrong("--target", f"{question} There are: {', '.join(names[:most])}{rest}.")
+def check_target(parts: TableParts, options: LabelledTableOptions, question: str) -> None:
+    """Raise a usage error that asks for the column of the labels, and lists the columns, if none is given."""
+    if options.target is None and parts.format != "libsvm":
+        names, most = header_of(parts.files[0], parts.format, options.text), 20
+        rest = f" and {len(names) - most} more" if len(names) > most else ""
+        raise wrong("--target", f"{question} There are: {', '.join(names[:most])}{rest}.")
 
 
 def linear_of(model: Any) -> Any:
@@ -169,38 +182,21 @@ def _find_table_classifier(model: Model) -> Any:
     return inner if hasattr(inner, "encoder_") else None
 
 
-def table_for(
-    model: Model, path: Path, target: str | None, format: str, *, weight: str | None = None, **reading: Any
-) -> Table:
-    """Read a table with the features that a model knows, in its order; other columns are ignored."""
-    wanted = _columns_for(model, path, target, format)
-    names = getattr(model, "feature_names_in_", None)
-    if weight is not None:
-        if weight == target or (names is not None and weight in names):
-            what = "the column of the true classes" if weight == target else "a feature of the model"
-            raise wrong("--weight", f"{weight!r} is {what}; name the column of the weights.")
-        reading["keep"] = [*reading.get("keep", ()), weight]
-    return _ready(model, read_columns(path, target, format=format, **reading, **wanted))
+def tables_for(model: Model, parts: TableParts, target: str | None, **reading: Any) -> Iterator[Table]:
+    """Read the features that a model knows, in its order, as one table or in parts; other columns are ignored."""
+    wanted = _columns_for(model, parts.files[0], target, parts.format)
+    return (_ready(model, table) for table in read_in_chunks(parts, target, **reading, **wanted))
 
 
 def read_labelled_table(
-    terminal: Terminal, model: Model, data: Path, options: LabelledTableOptions, question: str, **more: Any
+    terminal: Terminal, model: Model, data: Path, options: LabelledTableOptions, **more: Any
 ) -> tuple[Table, np.ndarray]:
     """Read a table for a model, say which rows are left out, and return it with its labels as places in ``classes_``."""
-    kind = format_for(data, options.format)
-    if options.target is None and kind != "libsvm":
-        raise missing_target(question, data, kind, options.text)
-    table = table_for(model, data, options.target, kind, **options.reading, **more)
+    parts = find_table(data, options.format)
+    check_target(parts, options, "which column contains the labels?")
+    (table,) = tables_for(model, parts, options.target, **options.reading, **more)
     LeftOut(table).tell(terminal)
     return table, class_numbers(model, table)
-
-
-def tables_for(model: Model, parts: TableParts, target: str | None, **reading: Any) -> Iterator[Table]:
-    """As :func:`table_for`, but in parts of some rows each, one after the other; those without rows are left out."""
-    wanted = _columns_for(model, parts.files[0], target, parts.format)
-    if (keep := reading.get("keep")) and parts.format == "libsvm":
-        raise ValueError(f"{str(parts.files[0])!r} is LIBSVM text, which has no columns to keep: {quoted(keep)}.")
-    return (_ready(model, table) for table in read_in_chunks(parts, target, **reading, **wanted))
 
 
 def _columns_for(model: Model, path: Path, target: str | None, format: str) -> dict[str, Any]:
@@ -235,19 +231,17 @@ def _ready(model: Model, table: Table) -> Table:
 
 
 def weights_of(table: Table, column: str) -> np.ndarray:
-    """Return the weights of rows from a column that :func:`table_for` has kept."""
+    """Return the weights of rows from a column that :func:`tables_for` has kept."""
     kept = table.kept[column]
     numbers = pandas.to_numeric(kept, errors="coerce") if table.form is None else numbers_in(kept, table.form)
-    weights = numbers.to_numpy(dtype=np.float64, na_value=np.nan)
-    bad = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
-    if len(bad) or not weights.max() > 0:
-        which = f"{table.kept[column].iloc[bad[0]]!r} among them" if len(bad) else "all of them zero"
+    weights: np.ndarray = numbers.to_numpy(dtype=np.float64, na_value=np.nan)
+    bad = ~(np.isfinite(weights) & (weights >= 0))
+    if bad.any():
         raise ValueError(
-            f"column {column!r} of {str(table.path)!r} must hold weights that are numbers, not negative and not all zero, "
-            f"got {which}; mend the column, or leave out --weight."
+            f"column {column!r} of {str(table.path)!r} must hold weights that are numbers and not negative, got "
+            f"{kept[bad].iloc[0]!r} among them; mend the column, or leave out --weight."
         )
-    found: np.ndarray = weights
-    return found
+    return weights
 
 
 def _check_number(model: Model, path: Path, columns: Sequence[str]) -> None:
@@ -261,18 +255,18 @@ def _check_number(model: Model, path: Path, columns: Sequence[str]) -> None:
 def log_probability_parts(
     model: Model, table: Table, watch: DriftWatch | None = None
 ) -> Iterator[tuple[slice, np.ndarray]]:
-    """Yield slices of the rows of a table that :func:`table_for` has read, with their log-probabilities."""
+    """Yield slices of the rows of a table that :func:`tables_for` has read, with their log-probabilities."""
     X = check_features(model, table, watch)
     yield from (model if _is_calibrator(model) else linear_of(model))._predict_parts(X, log=True)
 
 
 def features_for(model: Model, table: Table) -> Any:
-    """Return the features of a table that :func:`table_for` has read, with names if the model knows names."""
+    """Return the features of a table that :func:`tables_for` has read, with names if the model knows names."""
     return table.X if hasattr(model, "feature_names_in_") else as_matrix(table)
 
 
 def check_features(model: Model, table: Table, watch: DriftWatch | None = None) -> Any:
-    """Return the features of a table that :func:`table_for` has read, as the model takes them; of a calibrator, scores.
+    """Return the features of a table that :func:`tables_for` has read, as the model takes them; of a calibrator, scores.
 
     Values that are not like those of the fit are counted by ``watch``, if it is given, and else named in a warning.
     """
@@ -318,7 +312,7 @@ def without_names() -> Iterator[None]:
 
 
 def log_probabilities(model: Model, table: Table, watch: DriftWatch | None = None) -> np.ndarray:
-    """Return the log-probabilities of a table that :func:`table_for` has read."""
+    """Return the log-probabilities of a table that :func:`tables_for` has read."""
     dtype = np.float64 if _is_calibrator(model) else linear_of(model)._precision()
     log_p = np.empty((table.X.shape[0], len(model.classes_)), dtype=dtype)
     for rows, part in log_probability_parts(model, table, watch):
@@ -327,7 +321,7 @@ def log_probabilities(model: Model, table: Table, watch: DriftWatch | None = Non
 
 
 def probabilities(model: Model, table: Table) -> np.ndarray:
-    """Return what ``predict_proba`` gives for a table that :func:`table_for` has read."""
+    """Return what ``predict_proba`` gives for a table that :func:`tables_for` has read."""
     if _is_calibrator(model):
         return np.exp(log_probabilities(model, table, DriftWatch()))
     X = check_features(model, table, DriftWatch())
@@ -381,40 +375,3 @@ _SMALL = 2**24
 def is_small(data: Path) -> bool:
     """Whether a table is one file of little size."""
     return data.is_file() and data.stat().st_size < _SMALL
-
-
-def find_streamed_parts(
-    data: Path, format: str | None, stream: bool | None, outputs: Mapping[str, Path | None]
-) -> TableParts | None:
-    """The files of a table that is to be read in batches; None for one that is to be read as a whole.
-
-    Outputs, by their options, must not be among them.
-    """
-    if data.is_fifo():
-        return None  # refused where files are read
-    alone = data.is_file()
-    if alone and (stream is False or (stream is None and data.stat().st_size < _LARGE)):
-        return None
-    if not alone and not data.is_dir() and not any(mark in str(data) for mark in "*?["):
-        return None  # there is no such file, which is said where files are read
-    if alone:
-        format_for(data, format)  # a usage error if the name does not tell
-    parts = find_parts(data, format)
-    if len(parts.files) > 1 and stream is False:
-        raise wrong(
-            "--no-stream",
-            f"{str(data)!r} is {len(parts.files)} files, which are read in batches; leave it out, or give one file.",
-        )
-    for path in parts.files:
-        check_no_input(outputs, {"DATA": path})
-    return parts
-
-
-def check_streamable(options: dict[str, Any]) -> None:
-    """Raise a usage error for options that were given, but need all rows in memory."""
-    for name, given in options.items():
-        if given:
-            raise wrong(
-                name,
-                "it needs all rows in memory, but DATA is read in batches; leave it out, or give one file and --no-stream.",
-            )

@@ -7,13 +7,11 @@ parameter of the library that it sets. What is declared by :func:`option` with o
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from enum import Enum, StrEnum
+from enum import StrEnum
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -22,7 +20,7 @@ if TYPE_CHECKING:
     from legendretron.datasets.text_form import TextOptions
 
 #: Groups in the help of a command, in order.
-_PANELS = ("Data", "Model", "Training", "Calibration", "Output", "Many machines")
+_PANELS = ("Data", "Model", "Training", "Calibration", "Output")
 REQUIRED: Any = dataclasses.MISSING
 
 
@@ -79,55 +77,16 @@ def wrong_usage_of(option: str) -> Iterator[None]:
         raise wrong(option, str(error)) from error
 
 
-def parse_number(text: str) -> str | float:
-    """Parse ``auto`` or a number; the range is checked by the estimator."""
-    try:
-        return text if text == "auto" else float(text)
-    except ValueError:
-        raise typer.BadParameter(f"it must be auto or a number, got {text!r}.") from None
-
-
-class NoNoise(Enum):
-    """The value of ``--label-noise none``: ``None`` in Python, which here would be an option that was not given."""
-
-    NONE = None
-
-
-def parse_noise(text: str) -> str | float | NoNoise | Path:
-    """Parse the option: a kind of noise, ``none``, the share of wrong labels, or the file of a matrix."""
-    if text in ("auto", "class-conditional"):
-        return text
-    if Path(text).suffix.lower() in (".csv", ".tsv"):
-        return Path(text)
-    return parse_calibration_noise(
-        text,
-        "auto, none, symmetric, class-conditional, the share of wrong labels (from 0 to less than 1, such as 0.1), or a .csv "
-        "or .tsv file of a matrix",
-    )
-
-
-def parse_calibration_noise(
-    text: str, wanted: str = "none, symmetric, or the share of wrong labels (from 0 to less than 1, such as 0.1)"
-) -> str | float | NoNoise:
-    """Parse the option of ``calibrate``: ``none``, ``symmetric``, or the share of wrong labels."""
-    if text in ("none", "symmetric"):
-        return NoNoise.NONE if text == "none" else text
-    rate = number_or_nan(text)
-    if not 0.0 <= rate < 1.0:
-        raise typer.BadParameter(f"it must be {wanted}, got {text!r}.")
-    return rate
-
-
-def number_or_nan(text: str) -> float:
-    """Return the number that a text is; NaN if it is none."""
-    try:
-        return float(text)
-    except ValueError:
-        return math.nan
+def number_or_text(text: str) -> int | float | str:
+    """Parse a number, or return the text; the estimator says which it takes."""
+    for kind in (int, float):
+        with suppress(ValueError):
+            return kind(text)
+    return text
 
 
 #: What options have in common that take a number, or ``auto``.
-AUTO_NUMBER: dict[str, Any] = {"default": "auto", "metavar": "auto|NUMBER", "parser": parse_number}
+AUTO_NUMBER: dict[str, Any] = {"default": "auto", "metavar": "auto|NUMBER", "parser": number_or_text}
 
 Format = StrEnum("Format", ["csv", "tsv", "parquet", "feather", "jsonl", "excel", "libsvm"])
 Missing = StrEnum("Missing", {"impute": "impute", "drop_rows": "drop-rows", "error": "error"})

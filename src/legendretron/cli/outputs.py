@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import errno
-import io
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -109,49 +109,34 @@ def write_output(path: Path, content: bytes) -> None:
 
 
 @contextmanager
-def frames_to(path: Path) -> Iterator[Callable[[Any], None]]:
-    """Yield a function that appends data frames to a CSV, TSV or Parquet file, which is there, whole, after the block."""
-    suffix = path.suffix.lower()
-    with naming(path), atomic_file(path) as file:
-        if suffix != ".parquet":
-            begun = False
+def frames_to(path: Path | None) -> Iterator[Callable[[Any], None]]:
+    """Yield a function that appends data frames to a CSV, TSV or Parquet file, which is there, whole, after the block.
 
-            def append_text(frame: Any) -> None:
-                nonlocal begun
-                file.write(text_of(frame, suffix, header=not begun).encode())
-                begun = True
+    Without a file, they are printed as CSV.
+    """
+    suffix = ".csv" if path is None else path.suffix.lower()
+    with ExitStack() as stack:
+        if path is not None:
+            stack.enter_context(naming(path))
+            file = stack.enter_context(atomic_file(path))
+        writer: Any = None
 
-            yield append_text
-            return
-        with ExitStack() as stack:
-            writer: Any = None
+        def append(frame: Any) -> None:
+            nonlocal writer
+            if suffix != ".parquet":
+                mark = "\t" if suffix == ".tsv" else ","
+                text = frame.to_csv(index=False, lineterminator="\n", sep=mark, header=writer is None)
+                writer = sys.stdout.write if path is None else lambda text: file.write(text.encode())
+                writer(text)
+                return
+            table = arrow.Table.from_pandas(frame, preserve_index=False)
+            if writer is None:
+                # a column without values in the first rows may have text in later ones
+                fields = [f.with_type(arrow.string()) if arrow.types.is_null(f.type) else f for f in table.schema]
+                writer = stack.enter_context(parquet.ParquetWriter(file, arrow.schema(fields)))
+            writer.write_table(table.cast(writer.schema))
 
-            def append(frame: Any) -> None:
-                nonlocal writer
-                table = arrow.Table.from_pandas(frame, preserve_index=False)
-                if writer is None:
-                    # a column without values in the first rows may have text in later ones
-                    fields = [f.with_type(arrow.string()) if arrow.types.is_null(f.type) else f for f in table.schema]
-                    writer = stack.enter_context(parquet.ParquetWriter(file, arrow.schema(fields)))
-                writer.write_table(table.cast(writer.schema))
-
-            yield append
-
-
-def text_of(frame: Any, suffix: str, *, header: bool = True) -> str:
-    """Return a data frame as the text of a CSV or TSV file."""
-    text: str = frame.to_csv(index=False, lineterminator="\n", sep="\t" if suffix == ".tsv" else ",", header=header)
-    return text
-
-
-def frame_bytes(frame: Any, suffix: str) -> bytes:
-    """Return a data frame as the content of a CSV, TSV or Parquet file."""
-    if suffix == ".parquet":
-        import_extra("pyarrow", "writing Parquet", "cli")
-        buffer = io.BytesIO()
-        frame.to_parquet(buffer, index=False)
-        return buffer.getvalue()
-    return text_of(frame, suffix).encode()
+        yield append
 
 
 def draw_picture(draw: Callable[[], Any], suffix: str) -> bytes:

@@ -141,7 +141,7 @@ def reproduce(terminal: Terminal, options: ReproduceOptions) -> None:
         error = (
             f"there are no such results of {options.table} in {str(out)!r}; leave out --render-only to run it."
             if options.render_only
-            else f"no data set of {options.table} is available; 'legendretron datasets' says how to get each."
+            else f"no data set of {options.table} is available."
         )
     terminal.result({"experiments": payload, "failed": failures} | ({"error": error} if error else {}), *views)
     if error:

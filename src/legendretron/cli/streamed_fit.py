@@ -1,35 +1,30 @@
-"""Fits to tables that are read in batches: by this process, by workers of Ray, or by processes that torchrun has started."""
+"""Fits to tables that are read in batches."""
 
 from __future__ import annotations
 
-import dataclasses
 import math
-import os
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import typer
 
-from legendretron.cli.command_options import ClusterOptions, FitOptions
-from legendretron.cli.models import LeftOut, missing_target
-from legendretron.cli.options import find_given, wrong
-from legendretron.cli.outputs import naming
+from legendretron.cli.command_options import FitOptions
+from legendretron.cli.models import LeftOut
+from legendretron.cli.options import wrong
 from legendretron.cli.summaries import FitScores, check_named, warn_of_similar_labels
 from legendretron.cli.terminal import Terminal
-from legendretron.datasets.streams import keep_rows, open_source, text_files
+from legendretron.datasets.streams import keep_rows, open_source
 from legendretron.datasets.tables import (
     Table,
     TableParts,
+    codes_among,
     has_only_numbers,
     numbers_among,
     read_in_chunks,
     without_faults,
 )
-from legendretron.datasets.text_file import find_padded_columns
 from legendretron.estimators.base import LinearLinkClassifier
 from legendretron.estimators.stream_fit import SAMPLE_ROWS
 from legendretron.estimators.validation_split import ValidationSplitError
@@ -104,8 +99,6 @@ def fit_in_batches(
     missing, missing_labels = str(options.missing), str(options.missing_labels)
     columns: dict[str, Any] = {"features": options.features or None, "drop": options.drop, "text": text}
     categorical, numeric = options.categorical or [], options.numeric or []
-    if target is None and parts.format != "libsvm":
-        raise missing_target("which column should be predicted?", parts.files[0], parts.format, text)
     allowed = _ALL_ROWS if missing == "drop-rows" else skip_bad_rows
     estimator.set_params(verbose=0 if terminal.quiet else 1)
     encoder: TableEncoder | None = None
@@ -114,13 +107,10 @@ def fit_in_batches(
     if target is not None and parts.format != "libsvm":
         of_table = {**columns, "as_text": categorical, "missing": missing}
         # rows without a label are left out here; where they are not allowed, the passes that follow say so
-        first = next(read_in_chunks(parts, target, **{**of_table, "missing": "impute"}, faults={}))
+        first = next(read_in_chunks(parts, target, **{**of_table, "missing": "impute"}, numeric=numeric, faults={}))
         check_named("--categorical", categorical, first)
         check_named("--numeric", numeric, first)
-        if first.form is not None:
-            codes = find_padded_columns(text_files(parts, text), numbers_among(first, numeric), text)
-            first = dataclasses.replace(first, X=first.X.astype(dict.fromkeys(codes, object)))
-            of_table["as_text"] = [*categorical, *codes]
+        of_table["as_text"] = list(dict.fromkeys([*categorical, *codes_among(first)]))
         if of_table["as_text"] or not has_only_numbers(first, gaps=True):
             encoder = TableEncoder(categorical=categorical, max_categories=options.max_categories)
             numbers = numbers_among(first)
@@ -158,9 +148,7 @@ def fit_in_batches(
     warn_of_similar_labels(estimator.classes_, parts.files[0], target, terminal)
     judged = _predict_batches(estimator, source, skipped)
     scores = FitScores.of(judged, len(estimator.classes_), skipped + left_out.incomplete, left_out.unlabelled)
-    if hint := _hint(
-        scores.rows or 0, getattr(estimator, "link_alpha_", None), chosen=not estimator._strengths().fixed
-    ):
+    if hint := _hint(scores.rows, getattr(estimator, "link_alpha_", None), chosen=not estimator._strengths().fixed):
         terminal.note(hint)
     return scores, encoder
 
@@ -187,74 +175,3 @@ def _predict_batches(
             places = np.searchsorted(estimator.classes_, batch.y)
             X = batch.X.astype(estimator.coef_.dtype, copy=False)
             yield from ((places[part], log_p) for part, log_p in estimator._predict_parts(X, log=True))
-
-
-def check_cluster(options: ClusterOptions, unsuitable: Iterable[str]) -> bool:
-    """Return whether several processes are to train; options that do not fit are usage errors."""
-    by_torchrun = "RANK" in os.environ and "MASTER_ADDR" in os.environ
-    of_ray = find_given(options, "workers", "address", "storage", "max_failures")
-    of_both = find_given(options, "shards", "class_parallel", "checkpoint_steps")
-    if options.backend is None:
-        for name in [*of_ray, *([] if by_torchrun else of_both)]:
-            needed = "--backend ray" if name in of_ray else "--backend ray, or to be started by torchrun"
-            raise wrong(name, f"it needs {needed}.")
-        if not by_torchrun:
-            return False
-    elif by_torchrun:
-        raise wrong("--backend", "torchrun has started this process already; leave it out.")
-    for name in unsuitable:
-        raise wrong(name, "it is not for several processes; leave it out.")
-    workers, class_parallel = options.workers or 2, options.class_parallel or 1
-    if options.backend is not None and workers % class_parallel:
-        raise wrong("--class-parallel", f"it must divide --workers, which is {workers}, got {class_parallel}.")
-    return True
-
-
-def fit_by_cluster(terminal: Terminal, options: FitOptions, estimator: LinearLinkClassifier) -> bool:
-    """Fit, and write the model; return whether this process is to report: of those of torchrun the first is."""
-    from legendretron.distributed.fitting import JointError
-
-    out = options.out
-    roles: dict[str, Any] = {
-        "target": options.target,
-        "features": options.features or None,
-        "drop": tuple(options.drop or ()),
-    }
-    place = re.sub(
-        r"^([a-z][a-z0-9]+):/(?!/)", r"\1://", str(options.data)
-    )  # an address; a path has lost its second slash
-    first = os.environ.get("RANK", "0") == "0"
-    if estimator.random_state is None:
-        estimator.set_params(random_state=0)
-    estimator.set_params(verbose=0 if terminal.quiet or not first else 1)
-    how: dict[str, Any] = {
-        "n_shards": options.shards,
-        "class_parallel": options.class_parallel or 1,
-        "checkpoint_steps": options.checkpoint_steps,
-        "skip_bad_rows": options.skip_bad_rows,
-    }
-    try:
-        with naming(out):
-            if options.backend is None:
-                from legendretron.distributed import fit_torchrun
-
-                fit_torchrun(estimator, place, **roles, **how, checkpoint=options.checkpoint, out=out)
-            else:
-                from legendretron.distributed import fit_ray
-
-                fit_ray(
-                    estimator, place, **roles, **how, num_workers=n_processes(options), address=options.address,
-                    storage_path=options.storage,
-                    max_failures=3 if options.max_failures is None else options.max_failures,
-                )  # fmt: skip
-                estimator.save(out)
-    except JointError:
-        if first:
-            raise
-        raise typer.Exit(1) from None  # the first process says it
-    return first
-
-
-def n_processes(options: FitOptions) -> int:
-    """Return how many processes train."""
-    return int(os.environ.get("WORLD_SIZE", "1")) if options.backend is None else options.workers or 2

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -11,10 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from legendretron._internal.columns import quoted
+from legendretron._internal.extras import pandas
 from legendretron._internal.labels import label_text, similar_words
 from legendretron.cli.errors import one_line
-from legendretron.cli.options import number_or_nan, wrong
-from legendretron.cli.outputs import PICTURES, draw_picture, frame_bytes, write_output
+from legendretron.cli.options import wrong
+from legendretron.cli.outputs import PICTURES, draw_picture, frames_to, write_output
 from legendretron.cli.terminal import Terminal, grid
 from legendretron.estimators.base import LinearLinkClassifier
 
@@ -66,7 +66,7 @@ def choice_of(estimator: LinearLinkClassifier) -> dict[str, Any]:
     elif not any(map(math.isfinite, links["log_loss"])):
         text = f"{used}: all learned links have diverged; lower --learning-rate"
     else:
-        text = f"{used}: a learned link was not better by more than its standard error"
+        text = f"{used}; {held_out}: a learned link was not better by more than its standard error"
     return {**choice, "text": text}
 
 
@@ -79,7 +79,8 @@ def _choice_of_networks(estimator: Any) -> dict[str, Any]:
         return {**choice, "text": f"{kind}: there are too few rows to try networks"}
     choice |= {"log_loss": linear if estimator.is_linear_ else networks, "logistic_log_loss": linear}
     if estimator.is_linear_:
-        text = f"{kind}: networks were not better by more than their standard error"
+        better = f"networks, {networks:.3f}, were not better by more than their standard error"
+        text = f"{kind}; log-loss on held-out rows {linear:.3f}: {better}"
     else:
         text = f"{kind}; log-loss on held-out rows {networks:.3f}, logistic regression {linear:.3f}"
     return {**choice, "text": text}
@@ -88,8 +89,11 @@ def _choice_of_networks(estimator: Any) -> dict[str, Any]:
 def write_tuning(estimator: LinearLinkClassifier, path: Path) -> None:
     """Write the candidates as a table or as a picture, by the file's extension."""
     suffix = path.suffix.lower()
-    content = draw_tuning(estimator, suffix) if suffix in PICTURES else frame_bytes(estimator.tuning_, suffix)
-    write_output(path, content)
+    if suffix in PICTURES:
+        write_output(path, draw_tuning(estimator, suffix))
+        return
+    with frames_to(path) as write:
+        write(estimator.tuning_)
 
 
 def draw_tuning(estimator: LinearLinkClassifier, suffix: str) -> bytes:
@@ -100,14 +104,14 @@ def draw_tuning(estimator: LinearLinkClassifier, suffix: str) -> bytes:
 
 
 class FitScores(NamedTuple):
-    """Scores on all rows of the table; of a fit by several processes, the loss of the last epoch alone."""
+    """Scores on all rows of the table."""
 
-    rows: int | None
+    rows: int
     log_loss: float
-    accuracy: float | None
+    accuracy: float
     left_out: int
-    counts: np.ndarray | None = None  #: rows of each class
-    unlabelled: int = 0  #: how many of those left out have no label
+    counts: np.ndarray  #: rows of each class
+    unlabelled: int  #: how many of those left out have no label
 
     @classmethod
     def of(
@@ -218,52 +222,19 @@ _NONE, _MANY = 0.01, 0.1
 
 
 def read_matrix(path: Path, classes: np.ndarray) -> list[list[float]]:
-    """Read a transition matrix: rows are true classes, columns the labels that they get.
-
-    The file holds numbers only, with classes in sorted order, or the names of the classes in its first line and in its first
-    column as well, in any order. ``classes`` (C,) are those of the data, sorted.
-    """
-    names = [label_text(label) for label in classes]
+    """Read a transition matrix, a line for each true class and a column for each label, with their names, in any order."""
+    names, mark = [label_text(label) for label in classes], "\t" if path.suffix.lower() == ".tsv" else ","
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            lines = list(csv.reader(file, delimiter="\t" if path.suffix.lower() == ".tsv" else ","))
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise _matrix_error(path, "is not text; write the matrix as CSV") from error
-    cells = [[cell.strip() for cell in line] for line in lines if any(cell.strip() for cell in line)]
-    size = len(cells)
-    if size not in (len(names), len(names) + 1) or any(len(line) != size for line in cells):
-        raise _matrix_error(
-            path,
-            f"must hold {len(names)} lines of {len(names)} numbers, one line for each true class, and optionally the names "
-            "of the classes as first line and first column",
+        frame = pandas.read_csv(path, sep=mark, dtype=str, skipinitialspace=True)
+        frame = frame.set_index(frame.columns[0]).rename(str.strip).rename(columns=str.strip)
+        matrix: list[list[float]] = frame.loc[names, names].astype(float).to_numpy().tolist()
+    except (ValueError, LookupError) as error:
+        reason = (
+            f"{str(path)!r} must have the names of the classes, {quoted(names)}, in its first line and in its first column, "
+            f"and probabilities below and beside them: {error}."
         )
-    order = (range(size), range(size))
-    if size > len(names):
-        given = [line[0] for line in cells[1:]], cells[0][1:]
-        for words, place in zip(given, ("column", "line"), strict=True):
-            if sorted(words) != sorted(names):
-                raise _matrix_error(
-                    path, f"must name the classes in its first {place}, {quoted(names)}, got {quoted(words)}"
-                )
-        order = tuple([1 + words.index(name) for name in names] for words in given)  # type: ignore[assignment]
-    matrix = [[_number(cells[row][column], path) for column in order[1]] for row in order[0]]
-    for name, shares in zip(names, matrix, strict=True):
-        if abs(sum(shares) - 1.0) > 1e-4:
-            raise _matrix_error(
-                path, f"must have lines that sum to 1, but that of class {name!r} sums to {sum(shares):.6g}"
-            )
+        raise wrong("--label-noise", reason) from error
     return matrix
-
-
-def _number(text: str, path: Path) -> float:
-    value = number_or_nan(text)
-    if not 0.0 <= value <= 1.0:
-        raise _matrix_error(path, f"must hold probabilities, from 0 to 1, but holds {text!r}")
-    return value
-
-
-def _matrix_error(path: Path, reason: str) -> Exception:
-    return wrong("--label-noise", f"{str(path)!r} {reason}.")
 
 
 def found_noise(estimator: LinearLinkClassifier) -> dict[str, Any] | None:

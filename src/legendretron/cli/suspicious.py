@@ -16,7 +16,7 @@ from legendretron.cli.outputs import (
     check_outputs,
     draw_picture,
     file_or_none,
-    frame_bytes,
+    frames_to,
     json_columns,
     write_output,
 )
@@ -37,8 +37,7 @@ def suspicious(terminal: Terminal, options: SuspiciousOptions) -> None:
     model, data, out, plot = options.model, options.data, file_or_none(options.out), options.plot
     check_outputs({"--out": out, "--plot": plot}, {"MODEL": model, "DATA": data}, out_ends=TABLES)
     fitted = load_estimator(model)
-    question = "which column contains the labels?"
-    table, places = read_labelled_table(terminal, fitted, data, options, question, keep=options.keep or ())
+    table, places = read_labelled_table(terminal, fitted, data, options, keep=options.keep or ())
     estimator = linear_of(fitted)
     y = estimator.classes_[places]
     try:
@@ -61,13 +60,15 @@ def suspicious(terminal: Terminal, options: SuspiciousOptions) -> None:
 
         write_output(plot, draw_picture(LabelQualityDisplay(quality, options.threshold).plot, plot.suffix))
         terminal.note(f"picture: {plot}")
-    if out is None:
-        if terminal.json and (twice := [name for name in options.keep or () if name in payload]):
+    if out is None and terminal.json:
+        if twice := [name for name in options.keep or () if name in payload]:
             raise wrong("--keep", f"{twice[0]!r} is the name of a part of the result.")
-        terminal.result({**payload, **json_columns(frame, table.kept)}, frame_bytes(frame, ".csv").decode())
+        terminal.result({**payload, **json_columns(frame, table.kept)})
         return
-    write_output(out, frame_bytes(frame, out.suffix.lower()))
-    terminal.result(payload, _view(payload), even_if_quiet=False)
+    with frames_to(out) as write:
+        write(frame)
+    if out is not None:
+        terminal.result(payload, _view(payload), even_if_quiet=False)
 
 
 def folds_for(estimator: LinearLinkClassifier, y: np.ndarray) -> int:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-import math
-import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +12,7 @@ import scipy.sparse
 from sklearn.datasets import load_svmlight_file
 
 from legendretron._internal.validation import check_integer
-from legendretron.datasets.compressed import UnreadableFileError, open_compressed
+from legendretron.datasets.compressed import open_compressed
 from legendretron.streaming import Batch, BlockSource
 from legendretron.streaming.source import ROWS_OF_A_FILE
 
@@ -34,45 +32,27 @@ class LibsvmSource(BlockSource):
         if n_features is None:
             largest = given = rows = 0
             for path in files:
-                for X, _ in self._parts(path):
+                for X, _ in read_parts(path, None):
                     largest, given, rows = max(largest, X.shape[1]), given + X.nnz, rows + X.shape[0]
             if given == 0:
-                raise ValueError(
-                    describe_damage(files[0], "has no rows" if rows == 0 else "has no feature values index:value")
-                )
+                raise ValueError(_describe_empty(files[0], rows))
             self._n_features = largest
             self._dense = given >= DENSE_SHARE * rows * largest
 
     def read_block(self, block: int) -> Iterator[Batch]:
         """One file, in batches."""
         path, done = self._files[block], block * ROWS_OF_A_FILE
-        for X, labels in self._parts(path):
+        for X, labels in read_parts(path, self._n_features):
             n = X.shape[0]
             rows = np.ascontiguousarray(X.toarray()) if self._dense else scipy.sparse.csr_array(X)
             yield Batch(rows, labels, None, np.arange(done, done + n), repr(str(path)))
             done += n
-
-    def _parts(self, path: Path) -> Iterator[tuple[scipy.sparse.csr_matrix, np.ndarray]]:
-        """Features and labels of some lines after the other."""
-        with open_compressed(path) as file:
-            rest = b""
-            while True:
-                piece = file.read(_BLOCK)
-                lines = rest + piece
-                if piece:
-                    whole, newline, rest = lines.rpartition(b"\n")
-                    lines = whole + newline
-                if lines.strip():
-                    yield parse_lines(io.BytesIO(lines), path, self._n_features)
-                if not piece:
-                    return
 
 
 _SMALL = 64 * 2**20  # bytes up to which an array is dense by default
 _LARGE = 2**30  # bytes above which only dense=True makes a dense array
 DENSE_SHARE = 0.1  # least share of given entries for a dense array, between the two
 _LARGEST_INDEX = 2**31 - 1
-_FEATURE = re.compile(rb"([+-]?\d+):(\S+)")
 
 
 def read_libsvm(
@@ -112,28 +92,43 @@ def read_libsvm(
     path = Path(path)
     if n_features is not None:
         n_features = check_integer("n_features", n_features, 1)
+    parts = [*read_parts(path, n_features)]
+    rows, given = sum(len(labels) for _, labels in parts), sum(X.nnz for X, _ in parts)
+    if given == 0:
+        raise ValueError(_describe_empty(path, rows))
+    width = max(X.shape[1] for X, _ in parts)
+    for X, _ in parts:
+        X.resize(X.shape[0], width)
+    whole = scipy.sparse.vstack([X for X, _ in parts], format="csr")
+    return _as_asked(path, whole, dense), np.concatenate([labels for _, labels in parts])
+
+
+def read_parts(path: Path, n_features: int | None) -> Iterator[tuple[scipy.sparse.csr_matrix, np.ndarray]]:
+    """Features and labels of some lines after the other."""
     with open_compressed(path) as file:
-        X, labels = parse_lines(file, path, n_features)
-    if len(labels) == 0:
-        raise ValueError(describe_damage(path, "is empty: it has no rows"))
-    if X.nnz == 0:
-        raise ValueError(describe_damage(path, "has labels but no feature values index:value"))
-    return _as_asked(path, X, dense), labels
+        first = 1
+        while lines := file.readlines(_BLOCK):
+            yield _parse(lines, path, first, n_features)
+            first += len(lines)
 
 
-def parse_lines(lines: Any, path: Path, n_features: int | None) -> tuple[scipy.sparse.csr_matrix, np.ndarray]:
-    """Features and labels of all lines of a file, or of some of them as a stream; what is wrong is looked for in the file."""
+def _parse(
+    lines: list[bytes], path: Path, first: int, n_features: int | None
+) -> tuple[scipy.sparse.csr_matrix, np.ndarray]:
+    """Features and labels of lines, of which the first has the number ``first``; an error names the line that is wrong."""
     try:
-        X, labels = load_svmlight_file(lines, n_features=n_features, zero_based=False)
+        X, labels = load_svmlight_file(io.BytesIO(b"".join(lines)), n_features=n_features, zero_based=False)
+        fractions = labels[~(np.isfinite(labels) & (labels == np.floor(labels)) & (np.abs(labels) < 2**53))]
+        if len(fractions):
+            raise ValueError(f"its label {fractions[0]:g} is not a whole number")
+        if not np.isfinite(X.data).all():
+            raise ValueError("a value is not finite")
     except (ValueError, OverflowError, IndexError) as error:
-        if isinstance(error, UnreadableFileError):
-            raise
-        raise ValueError(
-            _first_fault(path, n_features) or describe_damage(path, f"is not LIBSVM text: {error}")
-        ) from error
-    whole = np.isfinite(labels) & (labels == np.floor(labels)) & (np.abs(labels) < 2**53)
-    if not (whole.all() and np.isfinite(X.data).all()):
-        raise ValueError(_first_fault(path, n_features))
+        if len(lines) == 1:
+            raise ValueError(describe_damage(path, f"is wrong in line {first}: {error}".rstrip("."))) from error
+        for place, line in enumerate(lines):
+            _parse([line], path, first + place, n_features)
+        raise ValueError(describe_damage(path, f"is not LIBSVM text: {error}")) from error
     return X, labels.astype(np.int64)
 
 
@@ -143,69 +138,8 @@ def describe_damage(path: Path, fault: str) -> str:
     return f"{str(path)!r} {fault}. {hint}"
 
 
-def _first_fault(path: Path, n_features: int | None) -> str:
-    """Name the first line that is wrong, or return nothing; slow, so only after the fast reader has failed."""
-    with open_compressed(path) as file:
-        for number, line in enumerate(file, start=1):
-            content = line.partition(b"#")[0].split()
-            if content:
-                fault = _fault_of_label(content[0], content[1:]) or _fault_of_features(content[1:], n_features)
-                if fault:
-                    for _ in file:  # a compressed file may turn out damaged at its end, which is then the cause
-                        pass
-                    return describe_damage(path, f"is wrong in line {number}: {fault}")
-    return ""
-
-
-def _fault_of_label(label: bytes, features: list[bytes]) -> str:
-    shown = _quote(label)
-    if b":" in label and _FEATURE.fullmatch(label):
-        return f"it begins with the feature {shown} and has no label"
-    if b"," in label and features and _FEATURE.fullmatch(features[0]):
-        return f"it has several labels, {shown}; only one label per row is supported"
-    value = _number(label)
-    if value is None:
-        return f"it begins with {shown}, which is not a label"
-    if not math.isfinite(value) or value != math.floor(value) or abs(value) >= 2**53:
-        return f"its label {shown} is not a whole number"
-    return ""
-
-
-def _fault_of_features(features: list[bytes], n_features: int | None) -> str:
-    before = 0
-    for position, feature in enumerate(features):
-        if position == 0 and feature.startswith(b"qid:"):
-            continue
-        match = _FEATURE.fullmatch(feature)
-        value = _number(match[2]) if match else None
-        if match is None or value is None:
-            return f"{_quote(feature)} is not index:value"
-        index = int(match[1])
-        if index < 1:
-            return (
-                f"it has the feature index {index}; indices begin at 1 (scikit-learn's dump_svmlight_file writes them so "
-                "with zero_based=False)"
-            )
-        if index > (n_features or _LARGEST_INDEX):
-            return f"it has the feature index {index}, beyond the {n_features or _LARGEST_INDEX} features expected"
-        if index <= before:
-            return f"the feature index {index} comes after {before}; indices must ascend"
-        if not math.isfinite(value):
-            return f"the value of {_quote(feature)} is not finite"
-        before = index
-    return ""
-
-
-def _number(text: bytes) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
-
-
-def _quote(text: bytes) -> str:
-    shown = text.decode("utf-8", "replace")
-    return repr(shown if len(shown) <= 40 else shown[:40] + "...")
+def _describe_empty(path: Path, rows: int) -> str:
+    return describe_damage(path, "has labels but no feature values index:value" if rows else "is empty: it has no rows")
 
 
 def _as_asked(path: Path, X: Any, dense: bool | None) -> np.ndarray | scipy.sparse.csr_matrix:

@@ -13,14 +13,12 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse
 
-from legendretron.datasets.compressed import open_compressed
-from legendretron.datasets.downloading import DownloadError, Progress
+from legendretron.datasets.downloading import Progress
 from legendretron.datasets.downloading import download as download_file
 from legendretron.datasets.libsvm import read_libsvm
 from legendretron.datasets.registry import (
     DatasetInfo,
     DatasetStatus,
-    RemoteFile,
     cache_folder,
     dataset_info,
     find_dataset,
@@ -144,10 +142,6 @@ def encode_labels(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return y.astype(np.int64), classes
 
 
-class DatasetError(ValueError):
-    """A file with unexpected content; the message says where to get the right one."""
-
-
 def load_dataset(
     name: str, data: str | Path | None = None, *, download: bool = True, progress: Progress | None = None
 ) -> Dataset:
@@ -192,7 +186,6 @@ def load_dataset(
     assert status.path is not None
     try:
         X, labels = read_libsvm(status.path, info.features, dense=not info.sparse)
-        _check_end(status.path)
         _check_rows(info, status, len(labels))
         _check_columns(info, status, X)
         y, classes = _check_labels(info, labels, status.path)
@@ -200,8 +193,7 @@ def load_dataset(
         if fresh:  # otherwise the next call would find the wrong file
             status.path.unlink(missing_ok=True)
             raise ValueError(f"{error} It came from {info.addresses[0]!r} and was not kept.") from error
-        hint = "" if isinstance(error, DatasetError) else f" {info.name} has {info.shape}. {info.how_to_get}"
-        raise ValueError(f"{error}{hint}") from error
+        raise ValueError(f"{error} {info.name} has {info.shape}. {info.how_to_get}") from error
     return Dataset(info.name, X, y, classes, status.state == "complete", status.path, info)
 
 
@@ -234,24 +226,19 @@ def load_images(
     complete = True
     for part, rows in (("train", info.rows), ("t10k", info.test_rows)):
         found = [_find_part(info, folder, f"{part}*-{kind}-ubyte.gz") for kind in ("images-idx3", "labels-idx1")]
+        declared = re.match(rf"{part}(\d+)-", found[0].name)
+        state = DatasetStatus(info, found[0], "", int(declared[1]) if declared else None)
         try:
             pixels, labels = map(read_idx, found)
+            if pixels.shape[1:] != (28, 28):
+                raise ValueError(f"{str(found[0])!r} must hold images of 28 x 28 pixels, got {pixels.shape[1:]}.")
+            if labels.shape != (len(pixels),):
+                raise ValueError(f"{str(found[1])!r} must hold a label for each of {len(pixels)} images.")
+            _check_rows(info, state, len(pixels), rows)
+            _check_labels(info, labels, found[1])
         except ValueError as error:
             raise ValueError(f"{error} {info.name} has {info.shape}. {info.how_to_get}") from error
-        if pixels.shape[1:] != (28, 28):
-            raise ValueError(
-                f"{str(found[0])!r} must hold images of 28 x 28 pixels, got {pixels.shape[1:]}. Get it again."
-            )
-        if labels.shape != (len(pixels),):
-            raise ValueError(
-                f"{str(found[1])!r} must hold a label for each of {len(pixels)} images, got {labels.shape}."
-            )
-        declared = re.match(rf"{part}(\d+)-", found[0].name)
-        state = DatasetStatus(info, found[0], "complete")
-        if declared:
-            state, complete = DatasetStatus(info, found[0], "subset", int(declared[1])), False
-        _check_rows(info, state, len(pixels), rows)
-        _check_labels(info, labels, found[1])
+        complete &= declared is None
         arrays += [pixels, labels.astype(np.int64)]
     return ImageSet(arrays[0], arrays[1], arrays[2], arrays[3], complete)
 
@@ -275,29 +262,11 @@ def _download(
         raise ValueError(
             f"{info.name} ({info.shape}) is {state} in {searched!r}: it or {where} must hold {need}. {info.how_to_get}"
         )
-    return [_download_first(file, folder / file.name, progress) for file in info.remote_files]
-
-
-def _download_first(file: RemoteFile, path: Path, progress: Progress | None) -> Path:
-    """Download from the first address that has the file; an existing file is kept."""
-    if path.is_file():
-        return path
-    for address in file.addresses[:-1]:
-        try:
-            return download_file(address, path, file.sha256, retries=1, progress=progress)
-        except DownloadError:
-            continue
-    return download_file(file.addresses[-1], path, file.sha256, progress=progress)
-
-
-def _check_end(path: Path) -> None:
-    """Raise an error if the last line has no newline: the file may have been truncated within a number."""
-    last = b""
-    with open_compressed(path) as file:
-        while part := file.read(2**20):
-            last = part[-1:]
-    if last != b"\n":
-        raise ValueError(f"{str(path)!r} breaks off within its last line. Get it again.")
+    paths = [folder / file.name for file in info.remote_files]
+    for file, path in zip(info.remote_files, paths, strict=True):
+        if not path.is_file():
+            download_file(file.address, path, file.sha256, progress)
+    return paths
 
 
 def _check_rows(info: DatasetInfo, status: DatasetStatus, n: int, published: int | None = None) -> None:
@@ -312,27 +281,19 @@ def _check_rows(info: DatasetInfo, status: DatasetStatus, n: int, published: int
             "or misnamed; get it again or rename it."
         )
     if status.declared_rows is None and n != published:
-        raise DatasetError(
+        raise ValueError(
             f"{str(status.path)!r} has {n:,} rows, but {info.name} has {published:,}. It is damaged or breaks off: get it "
-            f"again. {info.how_to_get} If it is a subset on purpose, say so in its name: "
-            f"{_subset_name(status.path or Path(info.stem), n)!r}."
+            f"again. If it is a subset on purpose, say so in its name, as in 'iris.subset{n}.scale' or "
+            f"'train{n}-images-idx3-ubyte.gz'."
         )
-
-
-def _subset_name(path: Path, n: int) -> str:
-    if "-" in path.name:  # images: train-images-idx3-ubyte.gz
-        first, _, rest = path.name.partition("-")
-        return f"{first}{n}-{rest}"
-    first, dot, rest = path.name.partition(".")
-    return f"{first}.subset{n}{dot}{rest}"
 
 
 def _check_columns(info: DatasetInfo, status: DatasetStatus, X: np.ndarray | scipy.sparse.csr_matrix) -> None:
     # zeros are left out of the text, so a sparse file or a subset may lack the last columns
     if status.state == "complete" and isinstance(X, np.ndarray) and not X[:, -1].any():
         used = int(np.flatnonzero(X.any(axis=0)).max(initial=-1)) + 1
-        raise DatasetError(
-            f"{str(status.path)!r} has {used} features, but {info.name} has {info.features}; another file? {info.how_to_get}"
+        raise ValueError(
+            f"{str(status.path)!r} has {used} features, but {info.name} has {info.features}; another file?"
         )
 
 
@@ -340,14 +301,14 @@ def _check_labels(info: DatasetInfo, labels: np.ndarray, path: Path) -> tuple[np
     smallest, largest = info.labels
     outside = np.flatnonzero((labels < smallest) | (labels > largest))
     if len(outside):
-        raise DatasetError(
+        raise ValueError(
             f"{str(path)!r} has the label {labels[outside[0]]} in row {outside[0] + 1}, but those of {info.name} are from "
-            f"{smallest} to {largest}; it is damaged or another file. {info.how_to_get}"
+            f"{smallest} to {largest}; it is damaged or another file."
         )
     y, classes = encode_labels(labels)
     if len(classes) != info.classes:
-        raise DatasetError(
+        raise ValueError(
             f"{str(path)!r} has labels of {len(classes)} classes, but {info.name} has {info.classes}; it is damaged, another "
-            f"file, or a subset that misses classes. {info.how_to_get}"
+            "file, or a subset that misses classes."
         )
     return y, classes

@@ -21,7 +21,7 @@ class RemoteFile:
     """A file as its publisher names it."""
 
     name: str
-    addresses: tuple[str, ...]  #: HTTPS, in the order they are tried
+    address: str  #: HTTPS
     sha256: str | None = None  #: None where unknown
 
 
@@ -33,41 +33,32 @@ _PARTS = (
 )
 
 
-def _four(folders: tuple[str, ...], checksums: tuple[str, str, str, str]) -> tuple[RemoteFile, ...]:
-    return tuple(
-        RemoteFile(name, tuple(folder + name for folder in folders), checksum)
-        for name, checksum in zip(_PARTS, checksums, strict=True)
-    )
+def _four(folder: str, *checksums: str) -> tuple[RemoteFile, ...]:
+    return tuple(RemoteFile(name, folder + name, checksum) for name, checksum in zip(_PARTS, checksums, strict=True))
 
 
 #: The four files of each set of images: training images and labels, test images and labels.
 IMAGE_FILES: dict[str, tuple[RemoteFile, ...]] = {
     "mnist": _four(
-        ("https://ossci-datasets.s3.amazonaws.com/mnist/", "https://storage.googleapis.com/cvdf-datasets/mnist/"),
-        (
-            "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
-            "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
-            "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
-            "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
-        ),
+        "https://ossci-datasets.s3.amazonaws.com/mnist/",
+        "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
+        "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
+        "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
+        "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
     ),
     "fashion-mnist": _four(
-        ("https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/",),
-        (
-            "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84",
-            "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845",
-            "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073",
-            "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5",
-        ),
+        "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/",
+        "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84",
+        "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845",
+        "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073",
+        "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5",
     ),
     "kmnist": _four(
-        ("https://codh.rois.ac.jp/kmnist/dataset/kmnist/",),
-        (
-            "51467d22d8cc72929e2a028a0428f2086b092bb31cfb79c69cc0a90ce135fde4",
-            "e38f9ebcd0f3ebcdec7fc8eabdcdaef93bb0df8ea12bee65224341c8183d8e17",
-            "edd7a857845ad6bb1d0ba43fe7e794d164fe2dce499a1694695a792adfac43c5",
-            "20bb9a0ef54c7db3efc55a92eef5582c109615df22683c380526788f98e42a1c",
-        ),
+        "https://codh.rois.ac.jp/kmnist/dataset/kmnist/",
+        "51467d22d8cc72929e2a028a0428f2086b092bb31cfb79c69cc0a90ce135fde4",
+        "e38f9ebcd0f3ebcdec7fc8eabdcdaef93bb0df8ea12bee65224341c8183d8e17",
+        "edd7a857845ad6bb1d0ba43fe7e794d164fe2dce499a1694695a792adfac43c5",
+        "20bb9a0ef54c7db3efc55a92eef5582c109615df22683c380526788f98e42a1c",
     ),
 }
 
@@ -124,8 +115,8 @@ class DatasetInfo:
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """The first address of each published file."""
-        return tuple(file.addresses[0] for file in self.remote_files)
+        """Where each file is published."""
+        return tuple(file.address for file in self.remote_files)
 
     @property
     def shape(self) -> str:
@@ -150,7 +141,7 @@ def _read_published() -> Iterator[DatasetInfo]:
             features=int(row["features"]),
             classes=int(row["classes"]),
             labels=(int(row["first_label"]), int(row["last_label"])),
-            remote_files=IMAGE_FILES[name] if images else (RemoteFile(file.rpartition("/")[2], (_LIBSVM + file,)),),
+            remote_files=IMAGE_FILES[name] if images else (RemoteFile(file.rpartition("/")[2], _LIBSVM + file),),
             licence=_LICENCES.get(row["licence"], row["licence"]),
             origin=row["origin"],
             notes=row["notes"],
@@ -213,11 +204,6 @@ def find_dataset(name: str, data: str | Path | None = None) -> DatasetStatus:
     if data is not None and not folder.is_dir():
         raise ValueError(f"data must be a folder that exists, got {str(data)!r}; leave it out to download the files.")
     return _find_images(info, folder) if info.kind == "images" else _find_file(info, folder)
-
-
-def dataset_status(data: str | Path | None = None) -> list[DatasetStatus]:
-    """:func:`find_dataset` for every data set, in the order of the paper's tables."""
-    return [find_dataset(name, data) for name in DATASETS]
 
 
 def _entries(folder: Path) -> dict[str, Path]:

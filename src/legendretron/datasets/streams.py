@@ -62,11 +62,7 @@ def source_of(
     if len({parts.format for parts in found}) > 1:
         raise ValueError(f"data must be files of one format, got {sorted({parts.format for parts in found})}.")
     parts = TableParts(tuple(file for part in found for file in part.files), found[0].format)
-    if weight is None:
-        return open_source(parts, target, features=features, drop=list(drop), skip_bad_rows=skip_bad_rows)
-    if parts.format != "parquet":
-        raise ValueError(f"weight={weight!r} names a column, which is read from Parquet only; {parts.format} is given.")
-    return as_source(arrow_datasets.dataset([str(file) for file in parts.files], format="parquet"), **columns)
+    return open_source(parts, target, weight=weight, features=features, drop=list(drop), skip_bad_rows=skip_bad_rows)
 
 
 def _remote(paths: list[str]) -> Any:
@@ -138,9 +134,9 @@ def open_source(
     parts: TableParts,
     target: str | None = None,
     *,
+    weight: str | None = None,
     features: Sequence[str] | None = None,
     drop: Sequence[str] | None = None,
-    n_features: int | None = None,
     text: TextOptions | None = None,
     skip_bad_rows: int = 0,
     missing_labels: str | None = None,
@@ -151,16 +147,16 @@ def open_source(
     read once, into temporary files that can be read faster, see :class:`~legendretron.streaming.spool.Spool`.
     """
     if missing_labels is not None and parts.format != "libsvm":
-        every = open_source(
-            parts, target, features=features, drop=drop, n_features=n_features, text=text, skip_bad_rows=skip_bad_rows
-        )
+        every = open_source(parts, target, features=features, drop=drop, text=text, skip_bad_rows=skip_bad_rows)
         return LabelledSource(every, drop=missing_labels == "drop")
+    if weight is not None and parts.format != "parquet":
+        raise ValueError(f"weight={weight!r} names a column, which is read from Parquet only; {parts.format} is given.")
     if parts.format == "libsvm":
         if features is not None or drop:
             raise ValueError(
                 f"{str(parts.files[0])!r} is LIBSVM text, whose features have no names to choose or drop by."
             )
-        return LibsvmSource(parts.files, n_features)
+        return LibsvmSource(parts.files)
     if parts.format in ("csv", "tsv"):
         files = text_files(parts, text)
         chosen = choose_columns(files[0].path, list(files[0].names), target, features, drop)
@@ -180,7 +176,8 @@ def open_source(
             f"{str(parts.files[0])!r} is an Excel file, which is not read in batches; save it as CSV or Parquet."
         )
     named = TYPED[parts.format]
-    chosen = choose_columns(parts.files[0], header_of(parts.files[0], parts.format), target, features, drop)
+    besides = [*(drop or ()), *([] if weight is None else [weight])]
+    chosen = choose_columns(parts.files[0], header_of(parts.files[0], parts.format), target, features, besides)
     local = import_extra("pyarrow.fs", f"reading {named}", "tables").LocalFileSystem()
     try:
         # on this file system: a name with a colon would be taken for a URL
@@ -190,9 +187,9 @@ def open_source(
     except (arrow.ArrowException, OSError) as error:
         raise ValueError(f"{str(parts.files[0])!r} is damaged or not {named}: {error}") from error
     there = {name.strip(): name for name in opened.schema.names}
-    source = as_source(
-        opened, target=None if target is None else there[target], features=[there[name] for name in chosen]
-    )
+    special = {"target": target, "weight": weight}
+    columns: dict[str, Any] = {role: there[name] for role, name in special.items() if name is not None}
+    source = as_source(opened, **columns, features=[there[name] for name in chosen])
     source.feature_names = tuple(chosen)
     return keep_rows(source, parts, target) if parts.format == "jsonl" else source
 

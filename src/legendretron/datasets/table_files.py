@@ -169,24 +169,8 @@ FORMATS: dict[str, tuple[str, ...]] = {
     "libsvm": (".libsvm", ".svm", ".svmlight", ".scale", ".tr", ".t"),
 }
 _COMPRESSED = (".gz", ".bz2", ".xz")
-#: File extensions of formats that are not read, and what of pandas reads them.
-_CONVERTED = {
-    **dict.fromkeys((".xls", ".xlsb", ".ods"), "read_excel"),
-    ".json": "read_json",
-    ".dta": "read_stata",
-    ".sav": "read_spss",
-    ".orc": "read_orc",
-    **dict.fromkeys((".sas7bdat", ".xpt"), "read_sas"),
-    **dict.fromkeys((".h5", ".hdf", ".hdf5"), "read_hdf"),
-}
-
-
 #: One file extension of each format, for messages.
 SUFFIXES = ", ".join(ends[0] for ends in [*FORMATS.values()][:-1]) + f" or {[*FORMATS.values()][-1][0]}"
-
-
-class UnreadFormatError(ValueError):
-    """A file of a format that is not read, by its extension; the message says how to convert it."""
 
 
 @dataclass(frozen=True)
@@ -241,15 +225,9 @@ def format_of(path: Path, given: str | None = None) -> str:
     for name, ends in FORMATS.items():
         if suffixes and suffixes[-1] in ends:
             return name
-    if suffixes and (reader := _CONVERTED.get(suffixes[-1])) is not None:
-        new = str(path.with_suffix(".parquet"))
-        raise UnreadFormatError(
-            f"{str(path)!r} is of a format that is not read; convert it, in Python: import pandas; "
-            f"pandas.{reader}({str(path)!r}).to_parquet({new!r})."
-        )
     raise ValueError(
         f"the name of {str(path)!r} does not tell its format; name it {SUFFIXES}, or give the format: "
-        f"{', '.join(FORMATS)}."
+        f"{', '.join(FORMATS)}. Others can be converted, by pandas for instance."
     )
 
 
@@ -262,45 +240,33 @@ def header_of(path: Path, kind: str, text: TextOptions | None = None) -> list[st
     return names
 
 
-def read_frame(path: Path, kind: str, wanted: Wanted) -> FileRows:
-    """Read a file into a pandas data frame with distinct, non-empty column names.
+def read_frames(
+    path: Path, kind: str, wanted: Wanted, rows: int | None = None, bad_lines: dict[int, str] | None = None
+) -> Iterator[FileRows]:
+    """Read a file as data frames of so many rows at most, or as one of all rows, with distinct, non-empty column names.
 
     White space at the ends of text and of names is taken off, in all formats; what then is empty, or a mark of missing
-    values, is a gap.
+    values, is a gap. Types of the columns of text are those of each frame. In parts, text must be UTF-8, or in the encoding
+    that is given. Lines with too many fields are an error, unless there is a dictionary for them; then they are left out, and
+    added there.
     """
     if path.is_dir():
         raise ValueError(f"{str(path)!r} is a folder; give a file in it.")
-    if kind in TYPED:
-        (rows,) = frame_chunks(path, kind, None, wanted)
-    else:
-        form, table = _read_text(path, kind, wanted.options)
-        rows = _type_table(table, form, wanted, find_codes=wanted.numeric is not None)
-    if len(rows.frame) == 0:
-        raise ValueError(f"{str(path)!r} has column names but no rows.")
-    return rows
-
-
-def frame_chunks(
-    path: Path, kind: str, rows: int | None, wanted: Wanted, bad_lines: dict[int, str] | None = None
-) -> Iterator[FileRows]:
-    """Read what :func:`read_frame` does in data frames of so many rows at most, one after the other.
-
-    Types of the columns of text are those of each frame. Text must be UTF-8, or in the encoding that is given. Lines with too
-    many fields are an error, unless there is a dictionary for them; then they are left out, and added there.
-    """
     options = wanted.options
     if kind in TYPED:
         check_names(repr(str(path)), read_typed_header(path, kind))
         for frame, kept in read_typed_chunks(path, kind, rows, wanted.keep, options.na):
             yield FileRows(clean_frame(frame, options, wanted.texts), kept=kept)
-        return
-    assert rows is not None
-    file = TextFile.open(path, kind, options)
-    for table in join_batches(file.batches(bad_lines=bad_lines), rows):
-        yield _type_table(table, file.form, wanted)
+    elif rows is None:
+        form, table = _read_text(path, kind, options)
+        yield _type_table(table, form, wanted)
+    else:
+        file = TextFile.open(path, kind, options)
+        for table in join_batches(file.batches(bad_lines=bad_lines), rows):
+            yield _type_table(table, file.form, wanted)
 
 
-def _type_table(table: Any, form: TextForm, wanted: Wanted, *, find_codes: bool = False) -> FileRows:
+def _type_table(table: Any, form: TextForm, wanted: Wanted) -> FileRows:
     """Columns of text as what they mean; those to keep as they are written, where only an empty field is a gap."""
     marks, as_text = marks_for(form, wanted.options.na), wanted.texts
     columns, kept = {}, {}
@@ -309,7 +275,7 @@ def _type_table(table: Any, form: TextForm, wanted: Wanted, *, find_codes: bool 
         texts = written.pop()
         if name in wanted.keep:
             kept[name] = compute.if_else(compute.equal(texts, ""), None, texts).to_pandas().array
-        codes = find_codes and name not in (wanted.numeric or ())
+        codes = wanted.numeric is not None and name not in wanted.numeric
         columns[name] = type_text(texts, form, marks, as_text=name in as_text, codes=codes)
     return FileRows(pandas.DataFrame(columns), form, pandas.DataFrame(kept) if kept else None)
 

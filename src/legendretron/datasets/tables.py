@@ -20,7 +20,7 @@ from legendretron._internal.extras import pandas
 from legendretron._internal.labels import label_text
 from legendretron._internal.numbers import marks_of
 from legendretron._internal.parameters import spell
-from legendretron.datasets.table_files import SUFFIXES, FileRows, Wanted, format_of, frame_chunks, read_frame
+from legendretron.datasets.table_files import SUFFIXES, FileRows, Wanted, format_of, read_frames
 from legendretron.datasets.text_file import lines_of_rows, place_of_row
 from legendretron.datasets.text_form import TextForm, TextOptions, numbers_in, type_columns
 
@@ -157,7 +157,10 @@ def read_columns(
     kind = format_of(path, format)
     if kind == "libsvm":
         return _from_libsvm(path, wanted)
-    table = columns_of(path, read_frame(path, kind, wanted), wanted)
+    (read,) = read_frames(path, kind, wanted)
+    if len(read.frame) == 0:
+        raise ValueError(f"{str(path)!r} has column names but no rows.")
+    table = columns_of(path, read, wanted)
     if table.rows is not None and not len(table.rows):
         what = (
             "has a label" if not table.left_out else "is without a missing value; leave out the columns that are empty"
@@ -166,15 +169,23 @@ def read_columns(
     return table
 
 
-def numbers_among(table: Table, besides: Sequence[str] = ()) -> list[str]:
-    """Names of the features that are numbers, besides some."""
+def numbers_among(table: Table) -> list[str]:
+    """Names of the features that are numbers."""
 
     def is_number(column: Any) -> bool:
         if column.dtype == object:  # integers that are too long for 64 bits
             return pandas.api.types.infer_dtype(column, skipna=True) in ("integer", "mixed-integer-float")
         return _is_numeric(column.dtype) and not pandas.api.types.is_bool_dtype(column.dtype)
 
-    return [name for name in table.X.columns if name not in besides and is_number(table.X[name])]
+    return [name for name in table.X.columns if is_number(table.X[name])]
+
+
+def codes_among(table: Table) -> list[str]:
+    """Names of the features of a text file that are digits, but no numbers, since some begin with a zero."""
+    if table.form is None:
+        return []
+    texts = [name for name in table.X.columns if not _is_numeric(table.X[name].dtype)]
+    return [name for name in texts if all(str(text).isdigit() for text in table.X[name].dropna().unique())]
 
 
 def columns_of(
@@ -300,7 +311,7 @@ def _from_libsvm(path: Path, wanted: Wanted) -> Table:
     from legendretron.datasets.libsvm import read_libsvm
 
     if wanted.keep:
-        raise ValueError(f"{str(path)!r} is LIBSVM text, which has no columns to keep: {quoted(wanted.keep)}.")
+        raise _no_columns_to_keep(path, wanted)
     if wanted.features is not None or wanted.drop:
         raise ValueError(f"{str(path)!r} is LIBSVM text, whose features have no names to choose or drop by.")
     if wanted.target is not None:
@@ -309,6 +320,10 @@ def _from_libsvm(path: Path, wanted: Wanted) -> Table:
         )
     X, labels = read_libsvm(path, n_features=wanted.n_features)
     return Table(path, X, _labels(labels, f"label of {str(path)!r}"), None, None)
+
+
+def _no_columns_to_keep(path: Path, wanted: Wanted) -> ValueError:
+    return ValueError(f"{str(path)!r} is LIBSVM text, which has no columns to keep: {quoted(wanted.keep)}.")
 
 
 def choose_columns(
@@ -429,8 +444,16 @@ ROWS_AT_ONCE = 2**15
 def read_in_chunks(
     parts: TableParts, target: str | None = None, *, faults: dict[int, str] | None = None, **how: Any
 ) -> Iterator[Table]:
-    """Read the files of a table one after the other, as tables of some rows each; see :class:`Wanted` for the others."""
+    """Read the files of a table one after the other, as tables of some rows each, or as one table if it is read whole.
+
+    See :class:`Wanted` for the other arguments.
+    """
+    if parts.whole:
+        yield read_columns(parts.files[0], target, format=parts.format, **how)
+        return
     wanted = Wanted(target, **how)
+    if wanted.keep and parts.format == "libsvm":
+        raise _no_columns_to_keep(parts.files[0], wanted)
     if parts.format == "libsvm":
         from legendretron.datasets.libsvm import LibsvmSource  # which imports torch and scikit-learn
 
@@ -440,7 +463,7 @@ def read_in_chunks(
     for path in parts.files:
         done = 0
         bad_lines: dict[int, str] | None = None if faults is None else {}
-        for read in frame_chunks(path, parts.format, ROWS_AT_ONCE, wanted, bad_lines):
+        for read in read_frames(path, parts.format, wanted, ROWS_AT_ONCE, bad_lines):
             yield columns_of(path, read, wanted, first_row=done, faults=faults, in_parts=True)
             done += len(read.frame)
         if faults is not None and bad_lines:
@@ -453,6 +476,7 @@ class TableParts:
 
     files: tuple[Path, ...]  #: at least one
     format: str  #: of all of them
+    whole: bool = False  #: whether it is one file that is read into memory, not in batches
 
 
 def find_parts(path: str | os.PathLike[str], format: str | None = None) -> TableParts:

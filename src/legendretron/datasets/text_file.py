@@ -11,21 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
-
 from legendretron._internal.columns import check_names
-from legendretron._internal.extras import arrow, import_extra, parquet
+from legendretron._internal.extras import arrow, import_extra
 from legendretron._internal.parameters import spell
 from legendretron.datasets.compressed import open_compressed
-from legendretron.datasets.text_form import (
-    TextForm,
-    TextOptions,
-    are_digits,
-    clean_texts,
-    find_form,
-    hold_leading_zeros,
-    marks_for,
-)
+from legendretron.datasets.text_form import TextForm, TextOptions, find_form
 
 _SAMPLE = 2**16  # bytes that show how a file is written
 _BLOCK = 2**20  # bytes that are parsed at once; so many fit into the caches of processors
@@ -260,76 +250,11 @@ def join_batches(batches: Iterator[Any], rows: int) -> Iterator[Any]:
         yield arrow.Table.from_batches(held)
 
 
-#: First bytes of files of Parquet and Excel.
-_PARQUET, _ZIP = b"PAR1", b"PK\x03\x04"
-
-
 def place_of_row(path: Path, row: int, form: TextForm | None) -> str:
-    r"""Return the line of a row of CSV or TSV, the row group of one of Parquet, or the row of a sheet; rows count from 0.
+    """Return the line of a row of CSV or TSV, or the row of a sheet or another file; rows count from 0.
 
-    The file is read up to there, since fields may hold line breaks.
+    Text is read up to there, since fields may hold line breaks.
     """
-    if form is None:
-        with open_compressed(path) as file:
-            begins = file.read(4)
-        if begins == _ZIP:
-            return f"row {row + 2} of the sheet"
-        if begins != _PARQUET:
-            return f"row {row} (from 0)"
-        with open_compressed(path) as file:
-            metadata = parquet.ParquetFile(file).metadata
-        end = 0
-        for group in range(metadata.num_row_groups):
-            end += metadata.row_group(group).num_rows
-            if row < end:
-                return f"row group {group}, row {row} (from 0)"
-        return f"row {row} (from 0)"
-    line = lines_of_rows(path, [row], form).get(row)
-    return f"row {row} (from 0)" if line is None else f"line {line}"
-
-
-_CODE_BLOCK = 2**22
-_ZERO, _NINE = b"09"
-
-
-def find_padded_columns(
-    files: Sequence[TextFile], columns: Sequence[str], given: TextOptions | None = None
-) -> list[str]:
-    r"""Return the columns whose values are digits only, at least one of them a zero before other digits.
-
-    A pass over the bytes tells whether there may be any, so that tables without codes, most of them, are not parsed.
-    """
-    if not columns or not any(map(_may_hold_codes, files)):
-        return []
-    left, padded = list(columns), set[str]()
-    for file in files:
-        missing = marks_for(file.form, () if given is None else given.na)
-        for batch in file.batches(tuple(left), bad_lines={}):
-            for name in tuple(left):
-                texts = clean_texts(batch.column(name), missing)
-                if not are_digits(texts):
-                    left.remove(name)
-                elif hold_leading_zeros(texts):
-                    padded.add(name)
-            if not left:
-                return []
-    return [name for name in left if name in padded]
-
-
-def _may_hold_codes(file: TextFile) -> bool:
-    """Whether a field begins with a zero and another digit."""
-    form = file.form
-    wide = form.encoding.lower().replace("_", "-").startswith(("utf-16", "utf-32"))
-    before = np.frombuffer(f'{form.sep}\n\r" '.encode("ascii", "replace"), dtype=np.uint8)
-    with open_compressed(file.path) as opened:
-        source = io.TextIOWrapper(opened, form.encoding, errors="replace", newline="") if wide else opened
-        end = b"\n"
-        while piece := source.read(_CODE_BLOCK):
-            block = end + (piece.encode("ascii", "replace") if isinstance(piece, str) else piece)
-            codes = np.frombuffer(block, dtype=np.uint8)
-            zeros = np.flatnonzero(codes[1:-1] == _ZERO) + 1
-            zeros = zeros[(codes[zeros + 1] >= _ZERO) & (codes[zeros + 1] <= _NINE)]
-            if np.isin(codes[zeros - 1], before).any():
-                return True
-            end = block[-2:]
-    return False
+    if form is not None and (line := lines_of_rows(path, [row], form).get(row)) is not None:
+        return f"line {line}"
+    return f"row {row + 2} of the sheet" if path.suffix.lower() in (".xlsx", ".xlsm") else f"row {row} (from 0)"

@@ -131,10 +131,10 @@ def type_text(
 ) -> Any:
     """Return a column of a text file as an array: numbers, or true and false, if all texts are, else text."""
     plain = not as_text and form.decimal == "." and form.thousands is None
-    if plain and (numbers := _cast(texts)) is not None and not (codes and hold_codes(texts)):
+    if plain and (numbers := _cast(texts)) is not None and not (codes and _hold_codes(texts)):
         return _without(numbers, missing)
     clean = clean_texts(texts, missing)
-    if not as_text and not (codes and hold_codes(clean)):
+    if not as_text and not (codes and _hold_codes(clean)):
         if clean.null_count == len(clean):
             return np.full(len(clean), np.nan)
         if plain and (numbers := _cast(clean)) is not None:
@@ -169,22 +169,10 @@ def clean_texts(texts: Any, missing: Collection[str]) -> Any:
     return compute.if_else(compute.is_in(clean, arrow.array([*missing], arrow.string())), None, clean)
 
 
-def hold_codes(texts: Any) -> bool:
+def _hold_codes(texts: Any) -> bool:
     """Whether all texts of an array are digits, and at least one has a zero before others."""
-    return hold_leading_zeros(texts) and are_digits(texts)
-
-
-def hold_leading_zeros(texts: Any) -> bool:
-    """Whether at least one text of an array is a zero before other digits."""
-    begin_with_zero = texts.filter(compute.starts_with(texts, "0"))
-    return len(begin_with_zero) > 0 and bool(
-        compute.any(compute.match_substring_regex(compute.unique(begin_with_zero), "^0[0-9]+$")).as_py()
-    )
-
-
-def are_digits(texts: Any) -> bool:
-    """Whether all texts of an array are digits."""
-    return not compute.any(compute.match_substring_regex(texts, "[^0-9]|^$")).as_py()
+    padded = texts.filter(compute.match_substring_regex(texts, "^0[0-9]"))
+    return len(padded) > 0 and not compute.any(compute.match_substring_regex(texts, "[^0-9]|^$")).as_py()
 
 
 def type_columns(frame: Any, form: TextForm, as_text: Sequence[str] = ()) -> Any:

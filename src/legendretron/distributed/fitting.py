@@ -21,13 +21,13 @@ from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.parallel import parallelize_module
 
 from legendretron._internal.process_groups import whole
+from legendretron.datasets.streams import source_of
 from legendretron.estimators.resuming import restore_on_error
 from legendretron.estimators.stream_fit import fit_source
 from legendretron.links import Link, NoisyLink
 from legendretron.nn.class_parallel import ClassParallel
 from legendretron.nn.head import LegendreHead
 from legendretron.nn.split import sharded_nll_and_hits
-from legendretron.streaming.source import Source
 from legendretron.training.features import DenseFeatures, Features
 from legendretron.training.layout import JointError as JointError  # for who calls fit
 from legendretron.training.layout import Layout
@@ -237,14 +237,22 @@ def join_group(device: str, class_parallel: int = 1) -> Iterator[Layout]:
         distributed.destroy_process_group()
 
 
-def fit_shards(estimator: LinearLinkClassifier, source: Source, layout: Layout, **how: Any) -> None:
+def fit_shards(
+    estimator: LinearLinkClassifier,
+    data: Any,
+    layout: Layout,
+    *,
+    columns: dict[str, Any] | None = None,
+    skip_bad_rows: int = 0,
+    **how: Any,
+) -> None:
     """Fit an estimator as :func:`~legendretron.estimators.stream_fit.fit_source` does, also with classes that are divided."""
 
     def make_model(weight: Tensor, bias: Tensor, link: Link) -> LinearModel:
         if layout.classes is None:
             return LinearModel(weight.unsqueeze(0), bias.unsqueeze(0), [link])
-
         return SplitModel(weight, bias, link, layout)
 
+    source = layout.call(lambda: source_of(data, **(columns or {}), skip_bad_rows=skip_bad_rows))
     with restore_on_error(estimator):
-        fit_source(estimator, source, layout, make_model=make_model, **how)
+        fit_source(estimator, source, layout, make_model=make_model, skip_bad_rows=skip_bad_rows, **how)

@@ -6,9 +6,8 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -17,73 +16,18 @@ from sklearn.base import clone
 from legendretron._internal.extras import import_extra
 from legendretron._internal.ray_cluster import ray_cluster
 from legendretron._internal.validation import check_integer
-from legendretron.datasets.streams import are_paths, source_of
+from legendretron.datasets.streams import are_paths
 from legendretron.distributed.fitting import PATIENCE, fit_shards
 from legendretron.estimators import load
 from legendretron.estimators.stream_fit import check_streamable
-from legendretron.streaming.as_source import RecordReader, as_source
-from legendretron.streaming.source import ROWS_OF_A_FILE, Batch, BlockSource, Source
 from legendretron.training.checkpoint import CheckpointStore
 from legendretron.training.layout import JointError, Layout
 
 if TYPE_CHECKING:
     from legendretron.estimators.base import LinearLinkClassifier
 
-_BATCH_ROWS = 2**14
-
-
-def is_ray_dataset(data: Any) -> bool:
-    """Whether it is a ``ray.data.Dataset``; Ray is not imported for it."""
-    return any(kind.__module__.startswith("ray.data") and kind.__name__ == "Dataset" for kind in type(data).__mro__)
-
-
-class RayBlocks(BlockSource):
-    """Blocks of a computed data set, by references into the object store."""
-
-    def __init__(self, blocks: list[Any], reader: RecordReader) -> None:
-        self._blocks, self._reader, self.n_blocks = blocks, reader, len(blocks)
-        self.feature_names = reader.features
-
-    @classmethod
-    def of(cls, dataset: Any, columns: dict[str, Any]) -> RayBlocks:
-        """Compute a data set; its blocks, in the order of its rows, then stay in the object store."""
-        options = dataset.context.execution_options
-        before = options.preserve_order
-        options.preserve_order = True  # otherwise blocks are in the order in which they happened to be ready
-        try:
-            blocks = dataset.materialize().to_arrow_refs()
-        finally:
-            options.preserve_order = before
-        schema = dataset.schema().base_schema
-        wanted = None if columns["features"] is None else tuple(columns["features"])
-        reader = RecordReader(columns["target"], wanted, columns["weight"], columns["drop"])
-        return cls(blocks, RecordReader.of_schema(schema, reader))
-
-    def read_block(self, block: int) -> Iterator[Batch]:
-        """One block; its rows have numbers as those of a file."""
-        import ray
-
-        done, origin = block * ROWS_OF_A_FILE, f"block {block} of the data set"
-        for records in ray.get(self._blocks[block]).to_batches(max_chunksize=_BATCH_ROWS):
-            if records.num_rows:
-                yield self._reader(records, origin, done)
-                done += records.num_rows
-
-
 _MODEL, _NOTES, _ERROR = "model.safetensors", "notes.json", "error.txt"
 AnyClassifier = TypeVar("AnyClassifier", bound="LinearLinkClassifier")
-
-
-@dataclass(frozen=True)
-class _Files:
-    """Files that every worker can read."""
-
-    paths: Any
-    columns: dict[str, Any]
-
-    def source(self, skip_bad_rows: int) -> Source:
-        """The source, in a worker."""
-        return source_of(self.paths, **self.columns, skip_bad_rows=skip_bad_rows)
 
 
 def fit_ray(
@@ -115,9 +59,8 @@ def fit_ray(
     ----------
     estimator : LegendreTronClassifier or MultinomialLogisticClassifier
         What to fit. Its ``batch_size`` is that of a joint batch; ``device="cuda"`` gives each worker a GPU.
-    data : str, path, list of them, ray.data.Dataset or anything for as_source
-        Files, folders or patterns that every worker can read; or a data set of Ray. Workers read the row groups of their
-        shards themselves. A data set of Ray is computed first, and stays in Ray's object store.
+    data : str, path, list of them, or anything for as_source
+        Files, folders or patterns that every worker can read. Workers read the row groups of their shards themselves.
     target, weight, features, drop
         Columns; see :func:`~legendretron.streaming.as_source`.
     num_workers : int
@@ -181,7 +124,8 @@ def fit_ray(
             _work,
             train_loop_config={
                 "estimator": clone(estimator),
-                "data": _for_workers(data, columns),
+                "data": _for_workers(data),
+                "columns": columns,
                 "n_shards": n_shards,
                 "class_parallel": class_parallel,
                 "checkpoint_steps": checkpoint_steps,
@@ -212,14 +156,11 @@ def fit_ray(
     return estimator
 
 
-def _for_workers(data: Any, columns: dict[str, Any]) -> Any:
-    """What workers make a source of."""
-    if is_ray_dataset(data):
-        return RayBlocks.of(data, columns)
-    if are_paths(data):
-        one = isinstance(data, str | os.PathLike)
-        return _Files(_absolute(data) if one else [_absolute(path) for path in data], columns)
-    return as_source(data, **columns)
+def _for_workers(data: Any) -> Any:
+    """The same data from wherever workers run: paths become absolute."""
+    if isinstance(data, str | os.PathLike):
+        return _absolute(data)
+    return [_absolute(path) for path in data] if are_paths(data) else data
 
 
 def _absolute(path: str | os.PathLike[str]) -> str:
@@ -233,24 +174,13 @@ def _work(config: dict[str, Any]) -> None:
     import ray.train
     from ray.train.torch import get_device
 
-    estimator, data = config["estimator"], config["data"]
+    estimator = config.pop("estimator")
     with tempfile.TemporaryDirectory(prefix="legendretron-") as folder:
-        layout = Layout.join(get_device(), config["class_parallel"])
+        layout = Layout.join(get_device(), config.pop("class_parallel"))
         store = RayCheckpoints(Path(folder), layout)
         problem = ""
         try:
-            source = data
-            if isinstance(data, _Files):
-                source = layout.call(lambda: data.source(config["skip_bad_rows"]))
-            fit_shards(
-                estimator,
-                source,
-                layout,
-                n_shards=config["n_shards"],
-                store=store,
-                checkpoint_steps=config["checkpoint_steps"],
-                skip_bad_rows=config["skip_bad_rows"],
-            )
+            fit_shards(estimator, layout=layout, store=store, **config)
         except JointError as error:  # on all workers alike: there is no sense in starting again
             problem = str(error)
         checkpoint = None

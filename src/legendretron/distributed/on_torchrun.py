@@ -13,7 +13,6 @@ import torch
 from torch import distributed
 
 from legendretron._internal.validation import check_device
-from legendretron.datasets.streams import source_of
 from legendretron.distributed.fitting import fit_shards, join_group, started_by_torchrun
 from legendretron.training.checkpoint import CheckpointStore, read_progress
 from legendretron.training.layout import Layout
@@ -136,10 +135,9 @@ def fit_torchrun(
     with group as layout:
         store = None if checkpoint is None else SharedFile(checkpoint, layout)
         columns: dict[str, Any] = {"target": target, "weight": weight, "features": features, "drop": drop}
-        source = layout.call(lambda: source_of(data, **columns, skip_bad_rows=skip_bad_rows))
         fit_shards(
-            estimator, source, layout, n_shards=n_shards, store=store, checkpoint_steps=checkpoint_steps,
-            skip_bad_rows=skip_bad_rows,
+            estimator, data, layout, columns=columns, skip_bad_rows=skip_bad_rows, n_shards=n_shards, store=store,
+            checkpoint_steps=checkpoint_steps,
         )  # fmt: skip
         if out is not None and layout.first:
             estimator.save(out)

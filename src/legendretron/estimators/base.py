@@ -206,7 +206,7 @@ class LinearLinkClassifier(LinearPredictor):
             ``(X, y, sample_weight)``; or anything else that :func:`~legendretron.streaming.as_source` takes, such as a torch
             ``DataLoader``.
         target, weight : str, optional
-            Columns of the labels and of the weights, for files, data sets and record batches.
+            Columns of the labels and of the weights, for files and data sets.
         features, drop : sequence of str, optional
             Columns to use as features, by default all other columns, and columns to leave out.
         skip_bad_rows : int, default=0

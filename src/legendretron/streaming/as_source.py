@@ -19,11 +19,6 @@ from legendretron.streaming.source import ROWS_OF_A_FILE, Batch, BlockSource, So
 _EXACT = 2.0**53  # up to here a double holds every integer
 
 
-def is_record_batch(item: Any) -> bool:
-    """Whether it is a record batch or a table of pyarrow; pyarrow is not imported for it."""
-    return type(item).__module__.partition(".")[0] == "pyarrow" and hasattr(item, "schema") and hasattr(item, "column")
-
-
 @dataclass(frozen=True)
 class RecordReader:
     """What the columns of record batches mean."""
@@ -36,9 +31,8 @@ class RecordReader:
     single: bool = False  #: whether all features are float32, and become that; else float64
 
     @classmethod
-    def of_schema(cls, schema: Any, asked: Self | None, place: str = "the source") -> Self:
+    def of_schema(cls, schema: Any, asked: Self, place: str = "the source") -> Self:
         """What is asked for, after a check of all names and types against a schema; a ``ValueError`` says what is wrong."""
-        asked = cls() if asked is None else asked
         names = [name for name in schema.names if not name.startswith("__index_level_")]
         check_names(place, names)
         chosen = choose_names(
@@ -62,17 +56,20 @@ class RecordReader:
         special = [name for name in (self.target, self.weight) if name is not None]
         return [*(self.features or ()), *special]
 
-    def check_file(self, schema: Any, first: Any, place: str, first_place: str) -> None:
-        """Raise a ``ValueError`` unless a file has the columns of the first one, numbers where that has numbers."""
+    def merge_file(self, schema: Any, file: Any, place: str) -> Any:
+        """A schema with the types that columns have in one more file; a ``ValueError`` if it lacks one, or has no numbers."""
         for name in self.columns:
-            if name not in schema.names:
-                raise ValueError(f"{place} has no column {name!r}, which {first_place} has.")
-            here, there = schema.field(name).type, first.field(name).type
+            if name not in file.names:
+                raise ValueError(f"{place} has no column {name!r}, which files before it have.")
+            here, there = file.field(name).type, schema.field(name).type
             if here != there and not (_is_number(here) and _is_number(there)):
                 raise ValueError(
-                    f"column {name!r} changes its type: it is {here} in {place}, but {there} in {first_place}; write all "
+                    f"column {name!r} changes its type: it is {here} in {place}, but {there} in files before it; write all "
                     "files with one type."
                 )
+            if here != there and there == arrow.float32():  # features are float32 only if they are in all files
+                schema = schema.set(schema.get_field_index(name), arrow.field(name, arrow.float64()))
+        return schema
 
     def __call__(self, batch: Any, origin: str, first_row: int, constants: Mapping[str, Any] | None = None) -> Batch:
         """Convert a record batch; ``constants`` are columns that have one value for all rows, such as those of partitions."""
@@ -101,7 +98,7 @@ def _numbers(column: Any, name: str, origin: str) -> np.ndarray:
     if arrow.types.is_decimal(column.type) or arrow.types.is_boolean(column.type):
         # booleans by way of integers, from which they are cast
         column = column.cast(arrow.float64() if arrow.types.is_decimal(column.type) else arrow.uint8())
-    values: np.ndarray = _to_numpy(column)
+    values: np.ndarray = column.to_numpy(zero_copy_only=False)
     return values
 
 
@@ -112,17 +109,11 @@ def _labels(column: Any) -> np.ndarray:
     if arrow.types.is_string(column.type) or arrow.types.is_large_string(column.type):
         column = compute.utf8_trim_whitespace(column)
         column = compute.if_else(compute.equal(column, ""), None, column)
-    values: np.ndarray = _to_numpy(column)
+    values: np.ndarray = column.to_numpy(zero_copy_only=False)
     if values.dtype.kind in "fu":
         present = values[~np.isnan(values)] if values.dtype.kind == "f" else values
         if (np.abs(present) <= _EXACT).all() and (present == np.floor(present)).all() and len(present) == len(values):
             return values.astype(np.int64)
-    return values
-
-
-def _to_numpy(column: Any) -> np.ndarray:
-    # that of a chunked array, a table's, has no such option
-    values: np.ndarray = column.to_numpy() if hasattr(column, "chunks") else column.to_numpy(zero_copy_only=False)
     return values
 
 
@@ -164,51 +155,30 @@ class ArrowSource(BlockSource):
         self._batch_rows = batch_rows
         self._reader = RecordReader.of_schema(dataset.schema, reader)
         self.feature_names = self._reader.features
-        self.n_rows: int | None = 0
         self._blocks: list[_Block] = []
-        first: tuple[Any, str] | None = None
+        schema = dataset.schema
         for file, fragment in enumerate(dataset.get_fragments()):
             place = _place(fragment, file)
             constants = dict(arrow_datasets.get_partition_keys(fragment.partition_expression))
             if not _is_parquet(fragment):
                 self._blocks.append(_Block(file, fragment, None, 0, place, constants))
-                self.n_rows = None  # only counted by reading
                 continue
             with _naming(place), _open_fragment(fragment) as parquet:
-                schema, metadata = parquet.schema_arrow, parquet.metadata
+                own, metadata = parquet.schema_arrow, parquet.metadata
                 rows = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
             for name, value in constants.items():
-                if name not in schema.names:
-                    schema = schema.append(arrow.field(name, arrow.scalar(value).type))
-            first = (schema, place) if first is None else first
-            self._reader.check_file(schema, first[0], place, first[1])
+                own = own if name in own.names else own.append(arrow.field(name, arrow.scalar(value).type))
+            schema = self._reader.merge_file(schema, own, place)
             starts = np.concatenate([[0], np.cumsum(rows)])
             self._blocks += [
                 _Block(file, fragment, group, int(start), f"{place}, row group {group}", constants)
                 for group, start in enumerate(starts[:-1])
             ]
-            if self.n_rows is not None:
-                self.n_rows += int(starts[-1])
-        if first is not None:  # the files say more than the data set, whose types are those of the first
-            self._reader = RecordReader.of_schema(self._common(dataset), reader)
+        self._reader = RecordReader.of_schema(schema, reader)
         self.at_once = max(1, min(self.at_once, _COLUMNS_AT_ONCE // len(self._reader.columns)))
         self.n_blocks = len(self._blocks)
         if not self._blocks:
             raise ValueError("source is a data set without rows.")
-
-    def _common(self, dataset: Any) -> Any:
-        """The schema of all files: features are float32 only if they are in each of them."""
-        schema = dataset.schema
-        for fragment in {block.file: block.fragment for block in self._blocks}.values():
-            if not _is_parquet(fragment):
-                continue
-            own = fragment.physical_schema
-            for name in self._reader.features or ():
-                if name in own.names and own.field(name).type != arrow.float32():
-                    place = schema.get_field_index(name)
-                    if schema.field(place).type == arrow.float32():
-                        schema = schema.set(place, arrow.field(name, arrow.float64()))
-        return schema
 
     def read_block(self, block: int) -> Iterator[Batch]:
         """One row group, or a file of another format than Parquet."""
@@ -262,7 +232,7 @@ class IterableSource(BlockSource):
 
     n_blocks = 1  # it can only be read from the beginning
 
-    def __init__(self, batches: Iterable[Any], reader: RecordReader | None = None) -> None:
+    def __init__(self, batches: Iterable[Any]) -> None:
         iterator = iter(batches)
         if iterator is batches:
             raise ValueError(
@@ -274,15 +244,11 @@ class IterableSource(BlockSource):
                 "source is a DataLoader that shuffles, so rows cannot be told apart by their numbers; give it shuffle=False: "
                 "rows are shuffled here."
             )
-        self._batches, self._reader = batches, reader
+        self._batches = batches
         first = next(iterator, None)
         if first is None:
             raise ValueError("source has no batches.")
-        if is_record_batch(first):
-            self._reader = RecordReader.of_schema(first.schema, reader)
-            self.feature_names = self._reader.features
-        else:
-            self.feature_names = _names(_parts(first, "batch 1 of the source")[0])
+        self.feature_names = _names(_parts(first, "batch 1 of the source")[0])
 
     def read_block(self, block: int) -> Iterator[Batch]:
         """All batches."""
@@ -294,10 +260,6 @@ class IterableSource(BlockSource):
             yield batch
 
     def _convert(self, item: Any, origin: str, first_row: int) -> Batch:
-        if is_record_batch(item):
-            if self._reader is None:
-                raise ValueError(f"{origin} is a {type(item).__name__}, but those before were tuples of arrays.")
-            return self._reader(item, origin, first_row)
         X, y, weight = _parts(item, origin)
         if _names(X) != self.feature_names:
             raise ValueError(f"{origin} has features {_names(X)}, but the first batch has {self.feature_names}.")
@@ -322,7 +284,8 @@ def _in_order(loader: DataLoader[Any]) -> bool:
 def _parts(item: Any, origin: str) -> tuple[Any, Any, Any]:
     if not isinstance(item, tuple | list) or len(item) not in (2, 3):
         raise ValueError(
-            f"{origin} must be (X, y) or (X, y, sample_weight), or a record batch of pyarrow, got a {type(item).__name__}."
+            f"{origin} must be (X, y) or (X, y, sample_weight), got a {type(item).__name__}; give record batches as "
+            "pyarrow.dataset.dataset(batches)."
         )
     X, y, *rest = item
     if np.ndim(X) != 2 and not hasattr(X, "shape"):
@@ -404,10 +367,10 @@ def as_source(
     ----------
     data : tuple of arrays, data set, iterable or Source
         Arrays ``(X, y)`` or ``(X, y, sample_weight)``, also ``np.memmap``; a ``pyarrow.dataset.Dataset``, with a ``target``;
-        or a list, torch ``DataLoader`` or other iterable of such tuples, or of pyarrow record batches, that yields the same
-        rows in the same order each time. A :class:`Source` is returned unchanged.
+        or a list, torch ``DataLoader`` or other iterable of such tuples that yields the same rows in the same order each
+        time. A :class:`Source` is returned unchanged.
     target, weight : str, optional
-        Columns of the labels and of the weights, for data sets and record batches.
+        Columns of the labels and of the weights, for data sets.
     features, drop : sequence of str, optional
         Columns to use as features, by default all other columns, and columns to leave out.
 
@@ -426,11 +389,13 @@ def as_source(
     if isinstance(data, tuple) and len(data) in (2, 3) and all(hasattr(part, "shape") for part in data):
         _no_columns(columns, "arrays")
         return ArraySource(*data)
-    reader = RecordReader(target, None if features is None else tuple(features), weight, tuple(drop))
     if is_arrow_dataset(data):
-        return ArrowSource(data, reader)
+        return ArrowSource(
+            data, RecordReader(target, None if features is None else tuple(features), weight, tuple(drop))
+        )
     if isinstance(data, Iterable) and not isinstance(data, str | bytes | dict):
-        return IterableSource(data, reader)
+        _no_columns(columns, "batches of arrays")
+        return IterableSource(data)
     raise ValueError(
         "source must be paths of files (for fit_stream), arrays (X, y), a pyarrow.dataset.Dataset, an iterable of batches "
         "such as a DataLoader, or have a method batches as legendretron.streaming.Source has, got a "

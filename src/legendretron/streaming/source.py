@@ -300,8 +300,8 @@ class RowCheck:
         self.n_skipped += len(places)
         if self.n_skipped > self._most:
             raise BadRowError(
-                f"{self._fault(batch, int(places[self._most - before]))}; repair or leave out the row, or allow more rows to "
-                f"be left out by {spell('skip_bad_rows')}, got {self._most}."
+                f"{self._fault(batch, int(places[self._most - before]))}; repair the row: {spell('skip_bad_rows')} is the "
+                f"number of bad rows that may be left out, got {self._most}."
             )
         self.skipped += [self._fault(batch, int(row)) for row in places[: _MOST_TOLD - len(self.skipped)]]
         if batch.y is not None:

@@ -122,7 +122,10 @@ def train_batches(
 def fit_loop(state: TrainingState, batches: Batches, schedule: Schedule, show_rows: bool = False) -> None:
     """Train for the epochs that are left."""
     settings, steps = state.settings, _Steps(state)
-    progress = Progress(schedule.n_epochs, settings.verbose, label=settings.label)
+    by_step = settings.max_steps is not None
+    total = schedule.n_epochs if settings.max_steps is None else settings.max_steps
+    unit, start = ("step", state.step) if by_step else ("epoch", state.epoch)
+    progress = Progress(total, settings.verbose, label=settings.label, unit=unit, start=start)
     began, n_rows = time.monotonic() - state.seconds, 0
     with closing(progress):
         while state.epoch < schedule.n_epochs and not bool(state.stopped.all()):
@@ -134,7 +137,7 @@ def fit_loop(state: TrainingState, batches: Batches, schedule: Schedule, show_ro
                 state.end_steps(len(block.rows), block.n_rows)
             losses = state.end_epoch(time.monotonic() - began)
             progress.rows = n_rows if show_rows else None
-            progress.update(state.epoch, *losses)
+            progress.update(state.step if by_step else state.epoch, *losses)
             if state.store is not None and state.epoch % settings.checkpoint_every == 0:
                 state.save()
 
