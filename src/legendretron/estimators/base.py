@@ -54,8 +54,6 @@ from legendretron.tuning.problem import TuningProblem, link_candidates
 from legendretron.tuning.rules import LEARNING_RATE, batch_size_for, link_folds_for, steps_for
 from legendretron.tuning.wrong_labels import CombinedVotes, check_votes, combine_votes
 
-__all__ = ["LBFGS_ITERATIONS", "LinearLinkClassifier"]
-
 #: Strengths and learning rate of ``partial_fit``, which has no held-out rows to choose them on.
 _ONLINE_ALPHA, _ONLINE_RATE = 1e-4, 0.01
 #: Most iterations of the convex solver with ``max_epochs="auto"``.

@@ -59,8 +59,6 @@ from legendretron.estimators.scores import ScoreForm, ScoreReader, as_columns, s
 from legendretron.estimators.table_classifier import ENCODED, TableClassifier
 from legendretron.links.noise_models import replaced_share, wrong_share
 
-__all__ = ["CALIBRATED", "LegendreCalibrator"]
-
 #: Weights that count as more rows than this are scaled down.
 _MOST_ROWS = 1e12
 #: Classes that a message names.

@@ -16,8 +16,6 @@ from legendretron.tuning.problem import share_of_wrong_labels
 from legendretron.tuning.table import check_matrix
 from legendretron.tuning.wrong_labels import SURE_ERRORS, FoundNoise
 
-__all__ = ["FittedNoise", "how_to_find_noise", "is_learned", "make_learned_noise", "read_label_noise"]
-
 #: Kinds of noise that can be learned.
 LEARNED = (SymmetricNoise.kind, TransitionNoise.kind)
 #: Whether to look for noise in the labels, by the parameter ``label_noise``.

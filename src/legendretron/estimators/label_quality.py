@@ -19,8 +19,6 @@ from legendretron.estimators.prediction import ProbabilityClassifier
 from legendretron.links import Link, NoisyLink, SymmetricNoise, clean_link
 from legendretron.losses import CanonicalLoss, CompositeLoss
 
-__all__ = ["LabelQuality"]
-
 
 class LabelQuality(ProbabilityClassifier):
     """Base of the classifiers with a link on a predictor: the loss it stands for, and what it says about wrong labels."""

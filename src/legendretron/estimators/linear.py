@@ -47,8 +47,6 @@ from legendretron.training import History
 from legendretron.tuning import Tuning
 from legendretron.tuning.table import check_strengths
 
-__all__ = ["LinearPredictor", "decode_class_weight", "encode_parameters"]
-
 _PRECISIONS = {np.dtype(np.float32): torch.float32, np.dtype(np.float64): torch.float64}
 _MOMENTS = ("first", "second", "count")
 _FIELDS = {

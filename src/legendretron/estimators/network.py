@@ -47,8 +47,6 @@ from legendretron.tuning.rules import link_folds_for
 from legendretron.tuning.tune import FALLBACK_ALPHA
 from legendretron.tuning.wrong_labels import SURE_ERRORS, CombinedVotes, check_votes, combine_votes
 
-__all__ = ["LegendreNetClassifier"]
-
 #: Powers of ten at which strengths of logistic regression are tried at most, and the rise of the loss that ends the search.
 _DECADES, _CLEARLY = 7, 0.02
 #: Numbers of features, times classes, up to which logistic regression is fitted faster on the CPU than on a GPU.

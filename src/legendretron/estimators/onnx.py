@@ -15,8 +15,6 @@ from legendretron.estimators.classes import swap_classes
 from legendretron.export import onnx_model
 from legendretron.links import Link
 
-__all__ = ["estimator_model", "predictor_model", "write_model"]
-
 
 class _Predictor(nn.Module):
     """Map inputs to the index of the most probable class and all probabilities."""

@@ -11,8 +11,6 @@ from sklearn.utils.validation import check_is_fitted
 from legendretron._internal.artifacts import load_state, save_state
 from legendretron._internal.fields import OBJECT, check_fields, one_of
 
-__all__ = ["SavedModel", "part_from_state", "part_to_state"]
-
 
 class SavedModel:
     """Base of the models that can be saved: they have ``to_state`` and ``from_state``, and are fitted."""

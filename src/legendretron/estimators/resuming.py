@@ -20,8 +20,6 @@ from legendretron.training.checkpoint import load_checkpoint, save_checkpoint
 from legendretron.tuning import Tuning
 from legendretron.tuning.link_search import FittedLink
 
-__all__ = ["ChosenStrengths", "fingerprint", "restore_on_error"]
-
 _KIND = "choice of strengths"
 #: Parameters that do not change the result; of random_state, the seeds drawn from it count.
 _NOT_IDENTIFYING = ("verbose", "checkpoint", "random_state", "cv")

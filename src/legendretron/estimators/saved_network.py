@@ -35,8 +35,6 @@ from legendretron.links.persistence import link_from_state, link_to_state
 from legendretron.networks.predictor import LinearScores, NetworkScores
 from legendretron.training import History
 
-__all__ = ["SavedNetworkClassifier"]
-
 _FIELDS = {
     "parameters": OBJECT,
     "classes": OBJECT,

@@ -12,8 +12,6 @@ import numpy as np
 
 from legendretron.estimators.classes import apply_class_weight
 
-__all__ = ["SoftLabels"]
-
 #: How far the sum of the shares of a row may be from one: shares that were written down are rounded.
 _ROUNDING = 1e-3
 

@@ -19,8 +19,6 @@ from legendretron.estimators.standardization import Standardizer
 from legendretron.links import SoftmaxLink
 from legendretron.training import LinearModel, Sample, TrainingResult, as_features, train
 
-__all__ = ["SplitResults", "fit_splits"]
-
 
 class SplitResults:
     """Models of all splits, as returned by :func:`fit_splits`.

@@ -8,8 +8,6 @@ import torch
 from legendretron.calibration.fitting import Calibration, calibrate, draw_folds
 from legendretron.links import LabelNoise, SymmetricNoise
 
-__all__ = ["learn_map"]
-
 
 def learn_map(
     logits: np.ndarray,

@@ -17,8 +17,6 @@ from legendretron.training.features import Features
 from legendretron.training.schedule import ROUNDS
 from legendretron.tuning.folds import Fold
 
-__all__ = ["FoldSettings", "LabelledTable", "held_out_logits", "logits_of", "train_folds"]
-
 #: Numbers of all logits of held-out rows that are kept at most: 256 MiB.
 _MOST_KEPT = 2**26
 

@@ -12,8 +12,6 @@ from legendretron.tuning.noise_matrix import describe_matrices, estimate_matrice
 from legendretron.tuning.problem import LabelledRows, TuningProblem
 from legendretron.tuning.wrong_labels import FoundNoise, RateEstimate, check_estimate, estimate_rates, is_believable
 
-__all__ = ["LabelledPair", "find_noise"]
-
 #: Rate that networks expect whose predictions a first matrix is estimated from.
 _ROBUST = 0.5
 

@@ -14,9 +14,6 @@ from legendretron.networks.inputs import NetworkInputs, encode
 from legendretron.networks.model import SELU, NetworkModel
 from legendretron.simplex import append_reference
 
-__all__ = ["LinearScores", "NetworkScores", "Scores"]
-
-
 #: How features become inputs.
 _INPUTS = {
     "centre": array(None),

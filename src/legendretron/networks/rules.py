@@ -8,8 +8,6 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-__all__ = ["BETAS", "FOLDS", "LEARNING_RATE", "PATIENCE", "Sizes"]
-
 FOLDS = 5
 LEARNING_RATE = 0.04
 BETAS = (0.9, 0.95)
