@@ -44,8 +44,9 @@ from legendretron.tuning.folds import Fold
 from legendretron.tuning.logistic_path import LogisticPath, PathPoint
 from legendretron.tuning.problem import LabelledRows, TuningProblem
 from legendretron.tuning.rules import link_folds_for
+from legendretron.tuning.scores import SURE_ERRORS
 from legendretron.tuning.tune import FALLBACK_ALPHA
-from legendretron.tuning.wrong_labels import SURE_ERRORS, CombinedVotes, check_votes, combine_votes
+from legendretron.tuning.wrong_labels import CombinedVotes, check_votes, combine_votes
 
 #: Powers of ten at which strengths of logistic regression are tried at most, and the rise of the loss that ends the search.
 _DECADES, _CLEARLY = 7, 0.02
