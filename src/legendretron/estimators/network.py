@@ -33,13 +33,11 @@ from legendretron.estimators.settings import SHARED_CONSTRAINTS, draw_seed
 from legendretron.estimators.soft_labels import check_rows
 from legendretron.estimators.standardization import Standardizer
 from legendretron.links import LabelNoise, Link, SoftmaxLink, SymmetricNoise
-from legendretron.networks.calibrating import learn_map
 from legendretron.networks.folds import FoldSettings, LabelledTable, held_out_logits, logits_of, train_folds
+from legendretron.networks.held_out import LabelledPair, find_noise, learn_map
 from legendretron.networks.inputs import NetworkInputs
 from legendretron.networks.model import NetworkModel
-from legendretron.networks.noise import LabelledPair, find_noise
 from legendretron.networks.predictor import LinearScores, NetworkScores
-from legendretron.networks.rules import FOLDS, LEARNING_RATE, Sizes
 from legendretron.training import History, TrainingResult, as_features
 from legendretron.tuning import make_folds
 from legendretron.tuning.folds import Fold
@@ -216,9 +214,9 @@ class LegendreNetClassifier(SavedModel, LabelQuality):
         self,
         hidden_layers: Any = "auto",
         *,
-        n_folds: int = FOLDS,
+        n_folds: int = 5,
         max_steps: int | str = "auto",
-        learning_rate: float = LEARNING_RATE,
+        learning_rate: float = 0.04,
         dropout: float = 0.15,
         weight_decay: float = 0.02,
         label_smoothing: float = 0.1,
@@ -323,10 +321,21 @@ class LegendreNetClassifier(SavedModel, LabelQuality):
     ) -> None:
         """Fit with noise that is known, or told by votes, or looked for; nothing but noise if that by votes is none."""
         device = check_device(self.device)
-        sizes = Sizes.for_rows(len(data.rows))
+        settings = FoldSettings.for_rows(len(data.rows))._replace(
+            learning_rate=float(self.learning_rate),
+            dropout=float(self.dropout),
+            weight_decay=float(self.weight_decay),
+            label_smoothing=float(self.label_smoothing),
+            seed=seed,
+            verbose=int(self.verbose),
+        )
+        if not isinstance(self.hidden_layers, str):
+            settings = settings._replace(hidden=tuple(map(int, self.hidden_layers)))
+        if self.max_steps != "auto":
+            settings = settings._replace(n_steps=int(self.max_steps))
         repeats = [
             make_folds(int(self.n_folds), data.X, data.y, data.rows, groups, seed + number, data.copies)
-            for number in range(sizes.n_repeats)
+            for number in range(settings.n_repeats)
         ]
         for name in ("oof_proba_", "_oof_of", "_noise", "_sets", "history_"):
             self.__dict__.pop(name, None)  # of an earlier fit
@@ -346,17 +355,6 @@ class LegendreNetClassifier(SavedModel, LabelQuality):
             torch.as_tensor(data.labels, device=device),
             torch.as_tensor(data.weight, dtype=dtype, device=device),
             data.n_classes,
-        )
-        settings = FoldSettings(
-            sizes.hidden if isinstance(self.hidden_layers, str) else tuple(map(int, self.hidden_layers)),
-            sizes.n_steps if self.max_steps == "auto" else int(self.max_steps),
-            sizes.batch_size,
-            float(self.learning_rate),
-            float(self.dropout),
-            float(self.weight_decay),
-            float(self.label_smoothing),
-            seed,
-            int(self.verbose),
         )
 
         def train(noise: LabelNoise | None) -> _Networks:
