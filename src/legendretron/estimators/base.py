@@ -34,7 +34,7 @@ from legendretron.estimators.label_noise import (
     read_label_noise,
 )
 from legendretron.estimators.linear import LinearPredictor
-from legendretron.estimators.onnx import estimator_model
+from legendretron.estimators.onnx import LinearLink, predictor_model
 from legendretron.estimators.resuming import ChosenStrengths, fingerprint, restore_on_error
 from legendretron.estimators.settings import Plan, Protocol, Strengths, draw_seed
 from legendretron.estimators.soft_labels import check_rows
@@ -672,4 +672,7 @@ class LinearLinkClassifier(LinearPredictor):
 
     def _onnx_model(self, feature_names: np.ndarray | None) -> Any:
         """The ``onnx.ModelProto``, see :meth:`to_onnx`."""
-        return estimator_model(self, feature_names)
+        self._check_weights()
+        module = LinearLink(self.coef_, self.intercept_, self.link_)
+        example = torch.zeros(2, self.coef_.shape[1], dtype=module.coef.dtype)
+        return predictor_model(module, example, self.classes_, feature_names)

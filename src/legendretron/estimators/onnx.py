@@ -28,7 +28,7 @@ class _Predictor(nn.Module):
         return log_p.argmax(1), log_p.exp()
 
 
-class _LinearLink(nn.Module):
+class LinearLink(nn.Module):
     """Map features to log-probabilities in the order of ``classes_``."""
 
     coef: Tensor
@@ -41,16 +41,9 @@ class _LinearLink(nn.Module):
         self.link = link
 
     def forward(self, x: Tensor) -> Tensor:
+        """Log-probabilities of rows."""
         log_p: Tensor = swap_classes(self.link(nn.functional.linear(x, self.coef, self.intercept)))
         return log_p
-
-
-def estimator_model(estimator: Any, feature_names: np.ndarray | None) -> Any:
-    """Return the ``onnx.ModelProto`` of a fitted linear estimator, see its ``to_onnx``."""
-    estimator._check_weights()
-    module = _LinearLink(estimator.coef_, estimator.intercept_, estimator.link_)
-    example = torch.zeros(2, estimator.coef_.shape[1], dtype=module.coef.dtype)
-    return predictor_model(module, example, estimator.classes_, feature_names)
 
 
 def predictor_model(

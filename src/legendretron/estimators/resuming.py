@@ -38,14 +38,9 @@ def restore_on_error(estimator: Any) -> Iterator[None]:
 
 
 class ChosenStrengths:
-    """Strengths in the file ``<checkpoint>.strengths``, so that a resumed fit does not choose again.
+    """Strengths in the file ``<checkpoint>.strengths``, so that a resumed fit does not choose again; None saves nothing.
 
-    Parameters
-    ----------
-    checkpoint : Path or None
-        The path of the checkpoint; None to save nothing.
-    fingerprint : str
-        What identifies the fit.
+    The fingerprint identifies the fit.
     """
 
     def __init__(self, checkpoint: Path | None, fingerprint: str = "") -> None:
