@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from legendretron import LegendreNetClassifier, TableClassifier, load
-from legendretron.networks.rules import Sizes
+from legendretron.networks.folds import FoldSettings
 
 
 @pytest.fixture(scope="module")
@@ -33,8 +33,8 @@ def model(rings, tmp_path_factory):
 
 
 def few_steps(monkeypatch, n_steps):
-    usual = Sizes.for_rows
-    monkeypatch.setattr(Sizes, "for_rows", lambda n_rows: usual(n_rows)._replace(n_steps=n_steps))
+    usual = FoldSettings.for_rows
+    monkeypatch.setattr(FoldSettings, "for_rows", lambda n_rows: usual(n_rows)._replace(n_steps=n_steps))
 
 
 def test_fits_a_network(run, rings, tmp_path, monkeypatch):

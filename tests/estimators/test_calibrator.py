@@ -167,7 +167,7 @@ def test_extreme_scores():
 def test_classes_without_rows(classes):
     """They keep what temperature and shape give them: nothing is known about them."""
     kept = Y[CAL] != 2
-    expected = pytest.warns(UserWarning, match="no row of 2; the score columns are assumed to be 0, 1, 2, 3")
+    expected = pytest.warns(UserWarning, match="no row of '2'; the score columns are assumed to be '0', '1', '2', '3'")
     with nullcontext() if classes is not None else expected:
         calibrator = LegendreCalibrator(classes=classes).fit(LOGITS[CAL][kept], Y[CAL][kept])
     assert np.array_equal(calibrator.classes_, np.arange(4))

@@ -9,6 +9,7 @@ import scipy.sparse
 import torch
 from sklearn.datasets import load_wine
 
+from legendretron import MultinomialLogisticClassifier
 from legendretron.datasets import flip_labels, pair_transition, symmetric_noise
 from legendretron.links import SymmetricNoise, TransitionNoise
 from legendretron.tuning import tune
@@ -140,21 +141,19 @@ def test_what_is_believed(make_problem):
     def believed(rate, **checks):
         return is_believable(RateEstimate(1.0, rate, rate, 0.01, **checks), problem)
 
-    assert believed(0.8)
-    assert not believed(0.9)  # close to labels without information
-    assert not believed(0.5, most=0.35)
-    assert not believed(0.5, agreement=0.2)
-    cut = RateEstimate(1.0, 0.5, 0.5, 0.01, most=0.45)
+    assert believed(0.8, evidence=4.0)
+    assert not believed(0.9, evidence=4.0)  # close to labels without information
+    assert not believed(0.5, evidence=4.0, most=0.35)
+    assert not believed(0.5, evidence=4.0, agreement=0.2)
+    cut = RateEstimate(1.0, 0.5, 0.5, 0.01, evidence=4.0, most=0.45)
     assert is_believable(cut, problem)
     assert cut.rate == 0.45
     assert cut.doubt > RateEstimate(1.0, 0.5, 0.5, 0.01).doubt  # labels that are too many for noise may be right
-    assert not believed(0.3, clear=0.4, evidence=3.0)  # classes may overlap
-    assert believed(0.3, clear=0.4, evidence=4.0)
-    of_two = make_problem(*sure_data(n=150, c=2))
-    unclear = RateEstimate(1.0, 0.3, 0.3, 0.01, clear=0.4, evidence=4.0)
-    assert not is_believable(unclear, of_two)
-    assert is_believable(unclear._replace(clear=0.6), of_two)
-    assert not is_believable(unclear._replace(clear=0.6, evidence=3.0), of_two)
+    assert not believed(0.3, clear=0.4, evidence=4.0)  # of few rows, classes may overlap
+    assert not believed(0.3, clear=0.6, evidence=3.0)
+    assert believed(0.3, clear=0.6, evidence=4.0)
+    many = make_problem(*sure_data(n=450))
+    assert is_believable(RateEstimate(1.0, 0.3, 0.3, 0.01, clear=0.4, evidence=3.0), many)
 
 
 @pytest.mark.parametrize("seed", [7001, 7005, 7022])
@@ -166,12 +165,17 @@ def test_classes_that_merely_overlap_have_no_noise(make_problem, seed):
 
 
 def test_a_few_hundred_rows_without_clear_ones_have_no_noise(make_problem):
-    """Two classes that overlap: some noise would explain the labels, and nothing speaks against it but that."""
+    """Classes that overlap: some noise would explain the labels, and nothing speaks against it but that."""
     rng = np.random.default_rng(1)
     x = rng.standard_t(2, size=(200, 3))
     y = (rng.random(200) < 0.5 + 0.3 * np.tanh(4.0 * x[:, 0])).astype(int)
     problem = make_problem(x, y, find_noise="if it helps")
     assert tune(problem, [], logistic=True).noise.rate == 0.0
+    for seed in (0, 1, 4):  # by a matrix, by a rate, by a matrix
+        rng = np.random.default_rng(seed)
+        x = rng.standard_t(2, size=(120, 3))
+        y = (1.5 * np.tanh(4.0 * x * [1.0, 1.0, 0.0]) + rng.gumbel(size=(120, 3))).argmax(1)
+        assert MultinomialLogisticClassifier(label_noise="auto", random_state=0).fit(x, y).noise_rate_ == 0.0
 
 
 def test_noise_is_found_where_there_is_some(make_problem):
@@ -264,7 +268,7 @@ def test_known_noise_changes_the_path(make_problem):
 
 def test_what_the_table_says_of_noise(make_problem):
     x, y = sure_data()
-    problem = make_problem(x, symmetric_noise(y, 0.2, 3, 0), find_noise="if it helps", steps=400)
+    problem = make_problem(x, symmetric_noise(y, 0.2, 3, 0), cv=5, find_noise="if it helps", steps=400)
     tuning = tune(problem, link_candidates(0.1, 0.01), logistic=True)
     (chosen,) = [row for row in tuning.rows if row["chosen"]]
     assert chosen["label_noise"] == pytest.approx(tuning.noise.rate * 2 / 3)

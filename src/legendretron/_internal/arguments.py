@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from numbers import Integral, Real
 
-__all__ = ["check_choice", "check_integer", "check_open_unit"]
-
 
 def check_integer(name: str, value: object, minimum: int) -> int:
     """Return ``value`` as an int, or raise if it is not an integer of at least ``minimum``."""

@@ -24,8 +24,6 @@ import numpy as np
 from legendretron._internal.files import write_atomically
 from legendretron._internal.version import __version__
 
-__all__ = ["load_state", "read_kind", "save_state"]
-
 #: Raise the number when what is written changes, of any kind of file, so that no file is ever misread.
 FORMAT = "legendretron-5"
 _METADATA = {"format", "kind", "library", "state", "sha256"}

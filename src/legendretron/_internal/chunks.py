@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["chunks", "chunks_in_cache"]
-
 #: Numbers that are computed at once: 32 MiB in double precision.
 ENTRIES_AT_ONCE = 2**22
 #: The same where each chunk is read again soon, while it is still in a cache of the processor.

@@ -7,8 +7,6 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["check_known", "check_names", "choose_names", "is_number", "quoted"]
-
 
 def quoted(names: Any, most: int = 8) -> str:
     """Quoted, comma-separated names for a message, at most ``most`` of them.

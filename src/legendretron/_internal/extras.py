@@ -6,8 +6,6 @@ import importlib
 from types import ModuleType
 from typing import Any
 
-__all__ = ["LazyExtra", "arrow", "arrow_datasets", "compute", "import_extra", "pandas", "parquet"]
-
 
 def import_extra(module: str, purpose: str, extra: str) -> ModuleType:
     """Import a library of an extra of legendretron, or raise an error that says what it is for and how to install it.

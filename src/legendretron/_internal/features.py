@@ -11,8 +11,6 @@ from sklearn.utils.validation import validate_data
 from legendretron._internal.columns import is_number
 from legendretron._internal.labels import is_missing
 
-__all__ = ["check_features"]
-
 
 def check_features(estimator: Any, X: Any, *y: Any, **options: Any) -> Any:
     """Return what scikit-learn's ``validate_data`` does; where text, dates or gaps are the reason why it fails, say so."""

@@ -13,22 +13,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = [
-    "BOOLEAN",
-    "NAMES",
-    "OBJECT",
-    "TEXT",
-    "Field",
-    "array",
-    "check_fields",
-    "check_parameters",
-    "integer",
-    "list_of",
-    "number",
-    "one_of",
-    "optional",
-]
-
 
 class Field(NamedTuple):
     """What a value must be, in words and as a test."""

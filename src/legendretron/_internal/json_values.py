@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 import torch
 
-__all__ = ["as_json"]
-
 
 def as_json(value: object, name: str) -> Any:
     """Return a value with numbers of numpy and torch as those of Python, and arrays as lists.

@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["check_labels", "is_missing", "label_text", "missing_labels", "similar_texts", "similar_words"]
-
 #: Rows, and groups of texts, that a message names.
 _MOST_NAMED = 3
 

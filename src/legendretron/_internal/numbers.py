@@ -11,8 +11,6 @@ import numpy as np
 
 from legendretron._internal.parameters import spell
 
-__all__ = ["THOUSANDS", "Marks", "marks_of", "written_numbers"]
-
 #: Marks between thousands, each with its forms in print: spaces that do not break a line, and a typographic apostrophe.
 THOUSANDS = {".": ".", ",": ",", "'": "'\u2019", " ": " \u00a0\u202f"}
 

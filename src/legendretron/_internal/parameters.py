@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-__all__ = ["ParameterError", "spell", "spelling"]
-
 
 class ParameterError(ValueError):
     """A parameter has a value that cannot be used; ``reason`` is the rest of the sentence.

@@ -7,18 +7,6 @@ from typing import Any
 import torch
 from torch import Tensor, distributed
 
-__all__ = [
-    "is_sharded",
-    "n_ranks",
-    "reduce_shards",
-    "replicate",
-    "split_logsumexp",
-    "sum_over_ranks",
-    "whole",
-    "write_from_first_rank",
-    "write_whole",
-]
-
 
 def n_ranks() -> int:
     """Processes of the default group; 1 if there is none."""

@@ -14,8 +14,6 @@ import torch
 
 from legendretron._internal.version import __version__
 
-__all__ = ["provenance"]
-
 
 def provenance(device: str = "cpu") -> dict[str, object]:
     """Return what a reader needs to judge or repeat a measurement that a torch device made.

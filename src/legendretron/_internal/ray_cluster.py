@@ -11,8 +11,6 @@ from typing import Any
 
 from legendretron._internal.extras import import_extra
 
-__all__ = ["ray_cluster"]
-
 
 @contextmanager
 def ray_cluster(n_cpus: int, address: str | None = None, *, gpus: int | None = None) -> Iterator[Any]:

@@ -13,8 +13,6 @@ from torch import Tensor, nn
 from legendretron._internal.process_groups import is_sharded, write_from_first_rank
 from legendretron._internal.validation import has_values
 
-__all__ = ["blank", "init_linear", "keep_loaded", "keep_values", "restore_values", "set_start"]
-
 #: Attribute of a module with the arrays of its own tensors, by name. No tensors, so that nothing moves or converts them.
 _START = "_start_values"
 

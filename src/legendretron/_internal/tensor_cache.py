@@ -8,8 +8,6 @@ from typing import Generic, TypeVar
 import torch
 from torch import Tensor
 
-__all__ = ["TensorCache"]
-
 Value = TypeVar("Value")
 
 

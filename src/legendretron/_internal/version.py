@@ -1,5 +1,3 @@
 """The version of the library, which the package and its build read from here."""
 
-__all__ = ["__version__"]
-
 __version__ = "0.2.0"

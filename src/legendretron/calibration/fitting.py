@@ -24,8 +24,6 @@ from legendretron.calibration.map import CalibrationMap, with_floor
 from legendretron.calibration.problem import CalibrationFit, CalibrationMetric, CalibrationRuns
 from legendretron.links.noise_models import observed_loss
 
-__all__ = ["Calibration", "calibrate", "draw_folds"]
-
 _STRENGTHS = (0.01, 0.04, 0.16, 0.64, 2.5, 10.0)
 #: Prior weight of temperature scaling; the other candidates have equal shares of the rest.
 _TEMPERATURE_SHARE = 2 / 3

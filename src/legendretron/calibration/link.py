@@ -13,8 +13,6 @@ from legendretron.links.registry import register_link
 from legendretron.potentials.newton import damped_newton
 from legendretron.simplex import append_reference
 
-__all__ = ["CalibratedLink"]
-
 
 @register_link("calibrated")
 class CalibratedLink(Link):

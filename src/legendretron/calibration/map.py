@@ -11,8 +11,6 @@ from legendretron._internal.fields import array, check_fields
 from legendretron._internal.validation import check_integer, check_last_axis
 from legendretron.links.noise_models import mix_with_uniform
 
-__all__ = ["CalibrationMap", "with_floor"]
-
 
 def with_floor(scores: Tensor, inverse_temperature: Tensor | float, floor: Tensor) -> Tensor:
     r"""Return :math:`s = \log\bigl((1 - \epsilon)\,\mathrm{softmax}(\tau x) + \epsilon / C\bigr)` along the last axis."""

@@ -33,8 +33,6 @@ from legendretron._internal.chunks import chunks
 from legendretron.links.noise_models import observed_loss
 from legendretron.training.descent import LBFGS, descend
 
-__all__ = ["CalibrationFit", "CalibrationMetric", "CalibrationRuns"]
-
 #: Ridge of the shared scale and shape, in units of 1 / n.
 _SCALE, _SHAPE = 0.01, 1.0
 #: Ridge of the classes' parts in probabilities, relative to that of their biases.

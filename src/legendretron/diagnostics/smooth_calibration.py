@@ -113,9 +113,9 @@ def smooth_calibration_curve(
     check_open_unit("level", level)
     sums = _Sums(*outcomes(y, p, kind, column))
     rows = row_weights(sample_weight, sums.n_rows)
-    count, residuals = sums.count(rows), sums.residuals(rows)
+    count, residuals = sums(rows), sums(rows, 1)
     if isinstance(bandwidth, str) and bandwidth == "auto":
-        squares, mean_weight = sums.squares(rows), sums.count(rows**2) / np.maximum(count, 1e-300)
+        squares, mean_weight = sums(rows, 2), sums(rows**2) / np.maximum(count, 1e-300)
         sigma = min(_BANDWIDTHS, key=lambda s: _left_out_error(count, residuals, squares, mean_weight, s))
     elif isinstance(bandwidth, Real) and not isinstance(bandwidth, bool) and 0 < bandwidth < 1:
         sigma = float(bandwidth)
@@ -132,7 +132,7 @@ def smooth_calibration_curve(
         counts, drawn_residuals = np.empty((2, n_bootstrap, _CELLS))
         for draw in range(n_bootstrap):
             drawn = np.bincount(rng.integers(len(rows), size=len(rows)), minlength=len(rows)) * rows
-            counts[draw], drawn_residuals[draw] = sums.count(drawn), sums.residuals(drawn)
+            counts[draw], drawn_residuals[draw] = sums(drawn), sums(drawn, 1)
         draws = _frequency(counts, drawn_residuals, sigma)[:, shown]
         low[shown], high[shown] = np.quantile(draws, [(1 - level) / 2, (1 + level) / 2], axis=0)
     error = _find_bandwidth(residuals / count.sum())
@@ -164,7 +164,7 @@ def smooth_error_of_outcomes(
     """Smooth calibration error of probabilities ``(n, k)`` and whether each came true ``(n, k)``."""
     sums = _Sums(confidence, right)
     rows = row_weights(sample_weight, sums.n_rows)
-    return _find_bandwidth(sums.residuals(rows) / sums.count(rows).sum())
+    return _find_bandwidth(sums(rows, 1) / sums(rows).sum())
 
 
 def smooth_errors_by_chance(
@@ -176,7 +176,7 @@ def smooth_errors_by_chance(
     """
     sums = _Sums(confidence[:, None], np.zeros((len(confidence), 1)))
     rows = row_weights(sample_weight, sums.n_rows)
-    spread = np.sqrt(sums.count(rows**2 * confidence * (1.0 - confidence))) / rows.sum()
+    spread = np.sqrt(sums(rows**2 * confidence * (1.0 - confidence))) / rows.sum()
     rng = np.random.default_rng(seed)
     return np.array([_find_bandwidth(spread * rng.standard_normal(_CELLS)) for _ in range(n_draws)])
 
@@ -189,21 +189,10 @@ class _Sums:
         self._residuals = (right - confidence).ravel()
         self._cells = np.minimum((confidence.ravel() * _CELLS).astype(int), _CELLS - 1)
 
-    def _sum(self, values: np.ndarray | float, rows: np.ndarray) -> np.ndarray:
+    def __call__(self, rows: np.ndarray, power: int = 0) -> np.ndarray:
+        """Numbers of predictions; or sums of residuals, outcomes less predictions, or of another power of them."""
         each = rows if self._each == 1 else np.repeat(rows, self._each)
-        return np.bincount(self._cells, each * values, minlength=_CELLS)
-
-    def count(self, rows: np.ndarray) -> np.ndarray:
-        """Number of predictions."""
-        return self._sum(1.0, rows)
-
-    def residuals(self, rows: np.ndarray) -> np.ndarray:
-        """Outcomes less predictions."""
-        return self._sum(self._residuals, rows)
-
-    def squares(self, rows: np.ndarray) -> np.ndarray:
-        """Squares of the residuals."""
-        return self._sum(self._residuals**2, rows)
+        return np.bincount(self._cells, each * self._residuals**power if power else each, minlength=_CELLS)
 
 
 def _smooth(sums: np.ndarray, sigma: float) -> np.ndarray:

@@ -162,14 +162,8 @@ def score_test(
 ) -> LinkTest:
     """Test softmax by the log-probabilities (n, C) of held-out rows and their labels from 0.
 
-    Parameters
-    ----------
-    features : ndarray of shape (n, d), optional
-        What the logits are linear in; left out if there are too few rows for them, or it would take long.
-    classes : ndarray of shape (C,), optional
-        Names of the classes.
-    sample_weight : ndarray of shape (n,), optional
-        Weights of the rows; only their ratios matter.
+    ``features`` (n, d) are what the logits are linear in; they are left out if there are too few rows for them, or it would
+    take long. Of weights (n,), only the ratios matter.
     """
     n, n_classes = log_proba.shape
     if n < 2:

@@ -12,8 +12,6 @@ from legendretron.estimators.multinomial import MultinomialLogisticClassifier
 from legendretron.estimators.network import LegendreNetClassifier
 from legendretron.estimators.table_classifier import TableClassifier
 
-__all__ = ["load"]
-
 
 def load(
     path: str | os.PathLike[str],

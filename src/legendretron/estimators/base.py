@@ -18,13 +18,9 @@ import torch
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted
 
-from legendretron._internal.features import check_features
-from legendretron._internal.labels import check_labels
 from legendretron._internal.parameters import ParameterError, spell
-from legendretron._internal.sklearn_compat import check_sample_weight, validates_parameters
+from legendretron._internal.sklearn_compat import validates_parameters
 from legendretron._internal.start import init_linear
 from legendretron._internal.validation import check_device, check_integer
 from legendretron.diagnostics.softmax_test import LinkTest
@@ -38,10 +34,10 @@ from legendretron.estimators.label_noise import (
     read_label_noise,
 )
 from legendretron.estimators.linear import LinearPredictor
-from legendretron.estimators.onnx import estimator_model, write_model
+from legendretron.estimators.onnx import LinearLink, predictor_model
 from legendretron.estimators.resuming import ChosenStrengths, fingerprint, restore_on_error
 from legendretron.estimators.settings import Plan, Protocol, Strengths, draw_seed
-from legendretron.estimators.soft_labels import SoftLabels
+from legendretron.estimators.soft_labels import check_rows
 from legendretron.estimators.standardization import Standardized, Standardizer
 from legendretron.estimators.stream_fit import SAMPLE_ROWS, fit_source
 from legendretron.estimators.validation_split import validation_split
@@ -53,8 +49,6 @@ from legendretron.tuning import Candidate, Tuning, make_folds, tune
 from legendretron.tuning.problem import TuningProblem, link_candidates
 from legendretron.tuning.rules import LEARNING_RATE, batch_size_for, link_folds_for, steps_for
 from legendretron.tuning.wrong_labels import CombinedVotes, check_votes, combine_votes
-
-__all__ = ["LBFGS_ITERATIONS", "LinearLinkClassifier"]
 
 #: Strengths and learning rate of ``partial_fit``, which has no held-out rows to choose them on.
 _ONLINE_ALPHA, _ONLINE_RATE = 1e-4, 0.01
@@ -127,15 +121,13 @@ class LinearLinkClassifier(LinearPredictor):
         """
         with restore_on_error(self):
             resume = self.warm_start and hasattr(self, "_standardized")
-            soft = SoftLabels.read(y)
-            X, y, weight = self._check_data(X, y, sample_weight, reset=not resume, soft=soft)
+            X, y, weight, copies = check_rows(self, X, y, sample_weight, reset=not resume, **self._options())
             classes = check_classes(y)
             if resume and not np.array_equal(classes, self.classes_):
                 raise ValueError(
                     f"warm_start needs the classes of the first fit, {self.classes_}, got {classes}; "
                     "set warm_start=False to start again."
                 )
-            copies = soft.row if soft is not None and soft.has_copies else None
             self._train(X, y, weight, classes, draw_seed(self.random_state), resume, groups=groups, copies=copies)
         return self
 
@@ -164,7 +156,7 @@ class LinearLinkClassifier(LinearPredictor):
                 raise ValueError("classes must be given in the first call of partial_fit.")
             if self.class_weight == "balanced":
                 raise ValueError("class_weight='balanced' needs all data at once; give partial_fit a dict of weights.")
-            X, y, weight = self._check_data(X, y, sample_weight, reset=first)
+            X, y, weight, _ = check_rows(self, X, y, sample_weight, shares=False, reset=first, **self._options())
             known = np.unique(classes) if first else self.classes_
             if not first and classes is not None and not np.array_equal(np.unique(classes), known):
                 raise ValueError(f"classes must be those of the first call, {known}, got {np.unique(classes)}.")
@@ -247,20 +239,10 @@ class LinearLinkClassifier(LinearPredictor):
         given = self.early_stopping
         return float(0.1 * given if isinstance(given, bool | np.bool_) else given)
 
-    def _numpy_dtype(self) -> Any:
-        return [np.float64, np.float32] if self.dtype is None else np.dtype(self.dtype)
-
-    def _check_data(
-        self, X: Any, y: Any, sample_weight: Any, reset: bool, soft: SoftLabels | None = None
-    ) -> tuple[Any, np.ndarray, np.ndarray]:
-        if soft is not None:
-            X = check_features(self, X, accept_sparse="csr", dtype=self._numpy_dtype(), order="C", reset=reset)
-            return soft.apply(X, check_sample_weight(sample_weight, X), self.class_weight)
-        check_labels(y)
-        X, y = check_features(self, X, y, accept_sparse="csr", dtype=self._numpy_dtype(), order="C", reset=reset)
-        check_classification_targets(y)
-        weight = check_sample_weight(sample_weight, X)
-        return X, y, apply_class_weight(self.class_weight, y, weight)
+    def _options(self) -> dict[str, Any]:
+        """What features may be, for scikit-learn's checks."""
+        dtype = [np.float64, np.float32] if self.dtype is None else np.dtype(self.dtype)
+        return {"accept_sparse": "csr", "dtype": dtype}
 
     def _train(
         self,
@@ -638,20 +620,13 @@ class LinearLinkClassifier(LinearPredictor):
     def _refit(self, X: Any, y: np.ndarray) -> LinearLinkClassifier:
         """See :meth:`LabelQuality._refit`."""
         copied = clone(self).set_params(warm_start=False, checkpoint=None, verbose=0, label_noise=None)
-        classes = np.unique(y)
-        if len(classes) < 2:
-            raise ValueError("cv leaves a fold with rows of one class only; give fewer folds, or cv=None.")
-        rates = None if self._noise is None else self._noise.rates
-        matrix = None if self._noise is None else self._noise.matrix
-        if len(classes) < len(self.classes_) and matrix is not None:
-            raise ValueError(
-                "cv leaves a fold without rows of a class, for which noise_matrix_ has a row; give fewer folds."
-            )
-        choice = Tuning(Candidate(self.alpha_, self.link_alpha_), noise=rates, noise_matrix=matrix)
+        choice = Tuning(Candidate(self.alpha_, self.link_alpha_))
+        if self._noise is not None:
+            choice.noise, choice.noise_matrix = self._noise.rates, self._noise.matrix
         weight = apply_class_weight(self.class_weight, y, np.ones(len(y)))
         with warnings.catch_warnings():  # the first fit has warned already
             warnings.simplefilter("ignore", ConvergenceWarning)
-            copied._train(X, y, weight, classes, draw_seed(self.random_state), False, choice=choice)
+            copied._train(X, y, weight, np.unique(y), draw_seed(self.random_state), False, choice=choice)
         return copied
 
     def _warn_unless_converged(self, result: TrainingResult) -> None:
@@ -695,16 +670,9 @@ class LinearLinkClassifier(LinearPredictor):
             )
         return self._tuning.to_frame()
 
-    def to_onnx(self, path: Any) -> None:
-        """Export the fitted estimator to an ONNX file, which can be served without torch or scikit-learn.
-
-        The ONNX model takes ``"X"`` of shape (n, n_features), for any ``n >= 1``, in the dtype of ``coef_``. It returns
-        ``"label"``, the most probable class of each row, and ``"probabilities"`` in the order of ``classes_``. Classes and
-        feature names are also in the metadata. The file is written atomically. Needs the extra ``export``.
-        """
-        check_is_fitted(self)
-        write_model(path, self._onnx_model(getattr(self, "feature_names_in_", None)))
-
     def _onnx_model(self, feature_names: np.ndarray | None) -> Any:
         """The ``onnx.ModelProto``, see :meth:`to_onnx`."""
-        return estimator_model(self, feature_names)
+        self._check_weights()
+        module = LinearLink(self.coef_, self.intercept_, self.link_)
+        example = torch.zeros(2, self.coef_.shape[1], dtype=module.coef.dtype)
+        return predictor_model(module, example, self.classes_, feature_names)

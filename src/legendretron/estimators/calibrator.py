@@ -25,17 +25,8 @@ from sklearn.utils.validation import (
 )
 
 from legendretron._internal.chunks import chunks
-from legendretron._internal.fields import (
-    BOOLEAN,
-    NAMES,
-    OBJECT,
-    array,
-    check_fields,
-    check_parameters,
-    number,
-    one_of,
-    optional,
-)
+from legendretron._internal.columns import quoted
+from legendretron._internal.fields import BOOLEAN, OBJECT, array, check_fields, number, one_of, optional
 from legendretron._internal.labels import check_labels
 from legendretron._internal.parameters import ParameterError
 from legendretron._internal.sklearn_compat import (
@@ -43,15 +34,20 @@ from legendretron._internal.sklearn_compat import (
     Interval,
     StrOptions,
     check_sample_weight,
-    validate_parameters,
     validates_parameters,
 )
 from legendretron.calibration.fitting import calibrate
 from legendretron.calibration.map import CalibrationMap
-from legendretron.calibration.prediction_sets import SetCalibration
 from legendretron.datasets.noise import symmetric_transition
 from legendretron.estimators.onnx import predictor_model, write_model
-from legendretron.estimators.persistence import SavedModel, part_from_state, part_to_state
+from legendretron.estimators.persistence import (
+    SHARED_FIELDS,
+    SavedModel,
+    part_from_state,
+    part_to_state,
+    shared_from_state,
+    shared_to_state,
+)
 from legendretron.estimators.prediction import ProbabilityClassifier
 from legendretron.estimators.resuming import restore_on_error
 from legendretron.estimators.saved_classes import classes_from_state, classes_to_state
@@ -59,27 +55,20 @@ from legendretron.estimators.scores import ScoreForm, ScoreReader, as_columns, s
 from legendretron.estimators.table_classifier import ENCODED, TableClassifier
 from legendretron.links.noise_models import replaced_share, wrong_share
 
-__all__ = ["CALIBRATED", "LegendreCalibrator"]
-
 #: Weights that count as more rows than this are scaled down.
 _MOST_ROWS = 1e12
-#: Classes that a message names.
-_NAMED = 10
 
 #: Estimators that can be saved inside.
 CALIBRATED = (*ENCODED, TableClassifier)
 _FIELDS = {
-    "parameters": OBJECT,
-    "classes": OBJECT,
+    **SHARED_FIELDS,
     "scores": OBJECT,
     "precision": one_of("float32", "float64"),
-    "feature_names_in": optional(NAMES),
     "map": OBJECT,
     "noise_rate": number(0.0, 1.0),
     "cv_results": OBJECT,
     "estimator": optional(OBJECT),
     "estimator_is_frozen": BOOLEAN,
-    "sets": optional(OBJECT),
 }
 
 
@@ -263,11 +252,15 @@ class LegendreCalibrator(SavedModel, ProbabilityClassifier):
             params = {"sample_weight": weight} if weighted else {}
             scores = cross_val_predict(clone(self.estimator), X, y, method=method, params=params or None)
             self.estimator_ = clone(self.estimator).fit(X, y, **params)
+        self._take_names()
+        kind = "proba" if method == "predict_proba" else "logits"
+        return np.asarray(as_columns(scores), dtype=np.float64), y, weight, kind, self.estimator_.classes_
+
+    def _take_names(self) -> None:
+        """Features are those of the estimator."""
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(self.estimator_, name):
                 setattr(self, name, getattr(self.estimator_, name))
-        kind = "proba" if method == "predict_proba" else "logits"
-        return np.asarray(as_columns(scores), dtype=np.float64), y, weight, kind, self.estimator_.classes_
 
     @staticmethod
     def _score_method(estimator: Any) -> str:
@@ -280,7 +273,7 @@ class LegendreCalibrator(SavedModel, ProbabilityClassifier):
         absent = np.setdiff1d(classes, y)
         if known is None and len(absent):
             warnings.warn(
-                f"y has no row of {_join_labels(absent)}; the score columns are assumed to be {_join_labels(classes)}. For "
+                f"y has no row of {quoted(absent)}; the score columns are assumed to be {quoted(classes)}. For "
                 "classes without rows, only temperature and shared shape are fitted. Pass classes= if the columns are "
                 "others, or add rows.",
                 stacklevel=3,
@@ -410,63 +403,52 @@ class LegendreCalibrator(SavedModel, ProbabilityClassifier):
         inner, frozen = getattr(self, "estimator_", None), False
         if isinstance(inner, FrozenEstimator):
             inner, frozen = inner.estimator, True
-        names = getattr(self, "feature_names_in_", None) if inner is None else None
+        shared = shared_to_state(self, parameters)
         return {
-            "parameters": parameters,
-            "classes": classes_to_state(self.classes_),
+            **shared,
+            "feature_names_in": shared["feature_names_in"] if inner is None else None,  # else those of the estimator
             "scores": self._form._asdict(),
             "precision": self._dtype,
-            "feature_names_in": None if names is None else list(names),
             "map": dict(self.map_.state_dict()),
             "noise_rate": float(self.noise_rate_),
             "cv_results": {name: np.asarray(values) for name, values in self.cv_results_.items()},
             "estimator": None if inner is None else part_to_state(inner, *CALIBRATED),
             "estimator_is_frozen": frozen,
-            "sets": None if self._sets is None else self._sets.to_state(),
         }
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Self:
         """See :meth:`SavedModel.from_state`."""
         check_fields("the state", state, _FIELDS)
-        check_parameters(cls.__name__, state["parameters"], [n for n in cls._get_param_names() if n != "estimator"])
         classes, form = classes_from_state(state["classes"]), ScoreForm.from_state(state["scores"])
-        parameters, names = dict(state["parameters"]), state["feature_names_in"]
+        objects: dict[str, Any] = {}
         inner: Any = None
-        if parameters.get("classes") is not None:
-            parameters["classes"] = classes_from_state(parameters["classes"])
+        if state["parameters"].get("classes") is not None:
+            objects["classes"] = classes_from_state(state["parameters"]["classes"])
         if state["estimator"] is not None:
             inner = part_from_state(state["estimator"], *CALIBRATED)
-            if not (form.is_proba and form.columns == len(classes) and names is None):
+            if not (form.is_proba and form.columns == len(classes) and state["feature_names_in"] is None):
                 raise ValueError("scores and feature_names_in must be those of the probabilities of estimator.")
             if inner.classes_.dtype != classes.dtype or not np.array_equal(inner.classes_, classes):
                 raise ValueError(f"classes must be those of estimator, {inner.classes_}, got {classes}.")
-            parameters["estimator"] = FrozenEstimator(inner) if state["estimator_is_frozen"] else clone(inner)
+            objects["estimator"] = FrozenEstimator(inner) if state["estimator_is_frozen"] else clone(inner)
         elif state["estimator_is_frozen"]:
             raise ValueError("estimator must be present if estimator_is_frozen is true.")
-        calibrator = cls(**parameters)
-        validate_parameters(calibrator)
         if max(2, form.columns) != len(classes):
             raise ValueError(
                 f"columns must be {len(classes)}, the number of classes, or 1 for two, got {form.columns}."
             )
-        if names is not None and len(names) != form.columns:
-            raise ValueError(f"feature_names_in must be {form.columns} names, got {len(names)}.")
-        calibrator.classes_, calibrator._form, calibrator._dtype = classes, form, state["precision"]
+        calibrator: Self = shared_from_state(cls, state, form.columns, **objects)
+        calibrator._form, calibrator._dtype = form, state["precision"]
         calibrator.map_ = CalibrationMap.from_state(state["map"], len(classes), ordered=calibrator.order == "preserved")
         calibrator.noise_rate_, results = float(state["noise_rate"]), state["cv_results"]
         n = len(results["weight"]) if hasattr(results.get("weight"), "__len__") else 0
         columns = dict.fromkeys(("strength", "log_loss", "weight"), array(n, finite=False))
         check_fields("cv_results", results, {**columns, "shape": array(n, dtype="bool")})
         calibrator.cv_results_ = {name: results[name].numpy() for name in ("strength", "shape", "log_loss", "weight")}
-        calibrator.n_features_in_ = form.columns
         if inner is not None:
             calibrator.estimator_ = calibrator.estimator if state["estimator_is_frozen"] else inner
-            calibrator.n_features_in_, names = inner.n_features_in_, getattr(inner, "feature_names_in_", None)
-        if names is not None:
-            calibrator.feature_names_in_ = np.asarray(names, dtype=object)
-        sets = state["sets"]
-        calibrator._sets = None if sets is None else SetCalibration.from_state(sets, len(classes))
+            calibrator._take_names()
         return calibrator
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -477,11 +459,6 @@ class LegendreCalibrator(SavedModel, ProbabilityClassifier):
         if self.estimator is not None:
             tags.input_tags = get_tags(self.estimator).input_tags
         return tags
-
-
-def _join_labels(classes: np.ndarray) -> str:
-    more = f" and {len(classes) - _NAMED} more" if len(classes) > _NAMED else ""
-    return ", ".join(repr(label) for label in classes[:_NAMED].tolist()) + more
 
 
 def _find_classes(y: np.ndarray, n_classes: int, known: Any) -> np.ndarray:

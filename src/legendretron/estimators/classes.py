@@ -12,8 +12,6 @@ import numpy as np
 from sklearn.utils import compute_sample_weight
 from torch import Tensor
 
-__all__ = ["apply_class_weight", "check_classes", "swap_classes", "swap_labels"]
-
 
 def check_classes(y: np.ndarray) -> np.ndarray:
     """Return the sorted labels, or raise a ``ValueError`` if there is only one."""

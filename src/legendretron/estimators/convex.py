@@ -14,8 +14,6 @@ from legendretron.training.logistic import Logistic, fit_logistic, logistic_scor
 from legendretron.training.progress import Progress
 from legendretron.training.threads import threads_for
 
-__all__ = ["fit_convex", "has_convex_solver"]
-
 #: The gradient above which it has not converged, which is scikit-learn's.
 _CONVERGED = 1e-4
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:  # they import torch and scikit-learn, which takes seconds
     from legendretron.estimators.base import LinearLinkClassifier
     from legendretron.estimators.numpy_predictor import NumpyPredictor
 
-__all__ = ["feature_tallies"]
-
 #: Standard deviations from the mean beyond which a number is far. At most a 25th of the numbers of any distribution are.
 _FAR = 5.0
 

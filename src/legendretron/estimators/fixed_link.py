@@ -12,8 +12,6 @@ from legendretron.links import Link, NoisyLink, NotCanonicalError, SoftmaxLink
 from legendretron.links.persistence import blank_link, check_finite
 from legendretron.losses import CanonicalLoss, CompositeLoss
 
-__all__ = ["check_fixed_fit", "fixed_link", "freeze", "get_link", "has_same_values", "is_fixed"]
-
 
 def get_link(given: Any) -> Any:
     """Return the link of a loss, and anything else unchanged."""

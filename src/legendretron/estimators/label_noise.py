@@ -13,10 +13,9 @@ from legendretron._internal.fields import BOOLEAN, array, check_fields, list_of,
 from legendretron.links import LabelNoise, Link, NoisyLink, SymmetricNoise, TransitionNoise, clean_link
 from legendretron.links.noise_models import known_noise, replaced_share, wrong_share
 from legendretron.tuning.problem import share_of_wrong_labels
+from legendretron.tuning.scores import SURE_ERRORS
 from legendretron.tuning.table import check_matrix
-from legendretron.tuning.wrong_labels import SURE_ERRORS, FoundNoise
-
-__all__ = ["FittedNoise", "how_to_find_noise", "is_learned", "make_learned_noise", "read_label_noise"]
+from legendretron.tuning.wrong_labels import FoundNoise
 
 #: Kinds of noise that can be learned.
 LEARNED = (SymmetricNoise.kind, TransitionNoise.kind)

@@ -25,8 +25,6 @@ from scipy.special import softmax
 from legendretron.tuning.problem import ENOUGH
 from legendretron.tuning.wrong_labels import TEMPERATURES, best_share
 
-__all__ = ["calibrate_on_labels", "label_posterior"]
-
 #: Power of the predictions in the tail, relative to the temperature.
 _TAIL = 0.15
 #: Prior: standard deviation of the logarithm of a temperature, and pseudo-count of rows without doubt.

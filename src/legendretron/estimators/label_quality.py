@@ -15,11 +15,10 @@ from sklearn.utils.validation import check_is_fitted
 from legendretron.estimators.classes import swap_classes
 from legendretron.estimators.label_noise import FittedNoise
 from legendretron.estimators.label_posterior import label_posterior
+from legendretron.estimators.onnx import write_model
 from legendretron.estimators.prediction import ProbabilityClassifier
 from legendretron.links import Link, NoisyLink, SymmetricNoise, clean_link
 from legendretron.losses import CanonicalLoss, CompositeLoss
-
-__all__ = ["LabelQuality"]
 
 
 class LabelQuality(ProbabilityClassifier):
@@ -207,6 +206,13 @@ class LabelQuality(ProbabilityClassifier):
         for train, test in folds:
             if len(seen := np.intersect1d(train, test)):
                 raise ValueError(f"cv={cv!r} must not train on the rows that it holds out, but does on row {seen[0]}.")
+            n_classes, noise = len(np.unique(y[train])), self._noise
+            if n_classes < 2:
+                raise ValueError("cv leaves a fold with rows of one class only; give fewer folds, or cv=None.")
+            if n_classes < len(self.classes_) and noise is not None and noise.matrix is not None:
+                raise ValueError(
+                    "cv leaves a fold without rows of a class, for which noise_matrix_ has a row; give fewer folds."
+                )
             model = self._refit(X[train], y[train])
             columns = np.searchsorted(self.classes_, model.classes_)
             # a class that the fold does not have may still occur: by the rule of succession
@@ -217,3 +223,19 @@ class LabelQuality(ProbabilityClassifier):
     @abstractmethod
     def _refit(self, X: Any, y: np.ndarray) -> LabelQuality:
         """A copy with the same strengths and noise, fitted to other rows."""
+
+    # --- exporting ---
+
+    def to_onnx(self, path: Any) -> None:
+        """Export the fitted estimator to an ONNX file, which can be served without torch or scikit-learn.
+
+        The ONNX model takes ``"X"`` of shape (n, n_features), for any ``n >= 1``, in the dtype of ``predict_proba``. It
+        returns ``"label"``, the most probable class of each row, and ``"probabilities"`` in the order of ``classes_``.
+        Classes and feature names are also in the metadata. The file is written atomically. Needs the extra ``export``.
+        """
+        check_is_fitted(self)
+        write_model(path, self._onnx_model(getattr(self, "feature_names_in_", None)))
+
+    @abstractmethod
+    def _onnx_model(self, feature_names: np.ndarray | None) -> Any:
+        """The ``onnx.ModelProto``, see :meth:`to_onnx`."""

@@ -20,8 +20,6 @@ from legendretron.links.registry import check_link, check_settings
 from legendretron.losses import CanonicalLoss, CompositeLoss
 from legendretron.tuning.rules import hidden_for
 
-__all__ = ["LegendreTronClassifier", "PaperLegendreTronClassifier"]
-
 #: The paper's table of hyperparameters, by group of data sets.
 _PAPER: dict[str, dict[str, Any]] = {
     "libsvm": {"learning_rate": 0.01, "decay": 0.95, "max_epochs": 240, "batch_size": 64, "alpha": 0.01},

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import reprlib
 from collections.abc import Iterator
-from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
@@ -16,30 +13,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from legendretron._internal.chunks import chunks, chunks_in_cache
 from legendretron._internal.features import check_features
-from legendretron._internal.fields import (
-    BOOLEAN,
-    NAMES,
-    OBJECT,
-    Field,
-    array,
-    check_fields,
-    check_parameters,
-    integer,
-    list_of,
-    number,
-    optional,
-)
-from legendretron._internal.json_values import as_json
+from legendretron._internal.fields import BOOLEAN, OBJECT, array, check_fields, list_of, number, optional
 from legendretron._internal.parameters import spell
-from legendretron._internal.sklearn_compat import validate_parameters
 from legendretron.accelerate.predictions import RowProbabilities, row_probabilities
-from legendretron.calibration.prediction_sets import SetCalibration
 from legendretron.estimators.classes import swap_classes
 from legendretron.estimators.fixed_link import freeze, get_link, is_fixed
-from legendretron.estimators.label_noise import FittedNoise
 from legendretron.estimators.label_quality import LabelQuality
-from legendretron.estimators.persistence import SavedModel
-from legendretron.estimators.saved_classes import LABEL, classes_from_state, classes_to_state
+from legendretron.estimators.persistence import LINK_FIELDS, SavedModel, link_parts_from_state, link_parts_to_state
+from legendretron.estimators.saved_classes import classes_from_state
 from legendretron.estimators.standardization import Standardized
 from legendretron.links import Link, SoftmaxLink, clean_link
 from legendretron.links.persistence import link_from_state, link_to_state
@@ -47,38 +28,22 @@ from legendretron.training import History
 from legendretron.tuning import Tuning
 from legendretron.tuning.table import check_strengths
 
-__all__ = ["LinearPredictor", "decode_class_weight", "encode_parameters"]
-
 _PRECISIONS = {np.dtype(np.float32): torch.float32, np.dtype(np.float64): torch.float64}
 _MOMENTS = ("first", "second", "count")
 _FIELDS = {
-    "parameters": OBJECT,
+    **LINK_FIELDS,
     "given_link": optional(OBJECT),
     "given_link_is_fixed": BOOLEAN,
-    "classes": OBJECT,
-    "feature_names_in": optional(NAMES),
     "coef": array(None, None, dtype=("float32", "float64")),
     "intercept": array(None, dtype=("float32", "float64")),
-    "link": OBJECT,
     "units": OBJECT,
     "moments": optional(OBJECT),
-    "n_iter": integer(0),
     "history": OBJECT,
     "strengths": list_of(number(0.0, finite=False), least=2),
     "tuning": optional(OBJECT),
-    "label_noise": optional(OBJECT),
     "gradient_norm": optional(number(0.0)),
     "converged": optional(BOOLEAN),
-    "sets": optional(OBJECT),
 }
-_WEIGHTS = list_of(
-    Field(
-        "a pair of a different label and its weight",
-        lambda pair: (
-            isinstance(pair, list) and len(pair) == 2 and LABEL.accepts(pair[0]) and number(0.0).accepts(pair[1])
-        ),
-    )
-)
 
 
 class LinearPredictor(SavedModel, LabelQuality):
@@ -188,58 +153,38 @@ class LinearPredictor(SavedModel, LabelQuality):
     def to_state(self) -> dict[str, Any]:
         """See :meth:`SavedModel.to_state`."""
         self._check_weights()
-        units, noise, tuning, link = self._standardized, self._noise, self._tuning, getattr(self, "link", None)
+        units, tuning, link = self._standardized, self._tuning, getattr(self, "link", None)
         given = get_link(link)  # a loss is saved as its link
         return {
-            "parameters": encode_parameters(self.get_params(deep=False)),
+            **link_parts_to_state(self),
             "given_link": link_to_state(given) if isinstance(given, Link) else None,  # link_ is its trained copy
             "given_link_is_fixed": isinstance(given, Link) and (is_fixed(given) or given is not link),
-            "classes": classes_to_state(self.classes_),
-            "feature_names_in": list(self.feature_names_in_) if hasattr(self, "feature_names_in_") else None,
             "coef": self.coef_,
             "intercept": self.intercept_,
-            "link": link_to_state(self.link_),
             "units": {"mean": units.mean, "scale": units.scale, "weight": units.weight, "bias": units.bias},
             "moments": None if units.moments is None else dict(zip(_MOMENTS, units.moments, strict=True)),
-            "n_iter": self.n_iter_,
-            "history": self.history_.to_state(),
             "strengths": [self.alpha_, self.link_alpha_],
             "tuning": None if tuning is None else tuning.to_state(),
-            "label_noise": None if noise is None else noise.to_state(),
             "gradient_norm": getattr(self, "gradient_norm_", None),
             "converged": getattr(self, "converged_", None),
-            "sets": None if self._sets is None else self._sets.to_state(),
         }
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Self:
         """See :meth:`SavedModel.from_state`."""
         n_classes = _check_state(state)
-        estimator = cls(**_decode_parameters(cls, state, n_classes))
-        validate_parameters(estimator)
-        estimator.classes_ = classes_from_state(state["classes"])
+        given = _decode_given_link(state, n_classes)
+        estimator: Self = link_parts_from_state(cls, state, state["coef"].shape[1], **given)
         estimator.coef_, estimator.intercept_ = state["coef"].numpy(), state["intercept"].numpy()
-        estimator.n_features_in_ = state["coef"].shape[1]
-        if state["feature_names_in"] is not None:
-            estimator.feature_names_in_ = np.asarray(state["feature_names_in"], dtype=object)
-        link = link_from_state(state["link"])
-        if link.n_classes != n_classes:
-            raise ValueError(f"n_classes of link must be {n_classes}, the number of classes, got {link.n_classes}.")
-        if any(p.dtype != state["coef"].dtype for p in link.parameters()):
+        if any(p.dtype != state["coef"].dtype for p in estimator.link_.parameters()):
             raise ValueError(f"link must have parameters of {state['coef'].dtype}, as coef.")
-        if "link" not in cls._get_param_names() and not isinstance(clean_link(link), SoftmaxLink):
-            raise ValueError(f"link must be softmax in a {cls.__name__}, got {type(link).__name__}.")
-        estimator.link_ = link.eval().requires_grad_(False)
-        estimator._standardized = _decode_units(state, link)
-        estimator.history_, estimator.n_iter_ = History.from_state(state["history"]), state["n_iter"]
+        if "link" not in cls._get_param_names() and not isinstance(clean_link(estimator.link_), SoftmaxLink):
+            raise ValueError(f"link must be softmax in a {cls.__name__}, got {type(estimator.link_).__name__}.")
+        estimator._standardized = _decode_units(state, estimator.link_)
         estimator.alpha_, estimator.link_alpha_ = check_strengths(state["strengths"])
-        tuning, noise = state["tuning"], state["label_noise"]
-        estimator._tuning = None if tuning is None else Tuning.from_state(tuning)
-        estimator._noise = None if noise is None else FittedNoise.from_state(noise, n_classes)
+        estimator._tuning = None if state["tuning"] is None else Tuning.from_state(state["tuning"])
         if state["gradient_norm"] is not None:
             estimator.gradient_norm_, estimator.converged_ = float(state["gradient_norm"]), state["converged"]
-        sets = state["sets"]
-        estimator._sets = None if sets is None else SetCalibration.from_state(sets, n_classes)
         estimator._check_weights()
         return estimator
 
@@ -256,9 +201,6 @@ def _check_state(state: dict[str, Any]) -> int:
     check_fields("units", state["units"], units)
     if d == 0 or not bool((state["units"]["scale"] > 0.0).all()):
         raise ValueError("coef must have a column for each feature, and scale must be positive.")
-    names = state["feature_names_in"]
-    if names is not None and len(names) != d:
-        raise ValueError(f"feature_names_in must be {d} names, got {len(names)}.")
     if (state["gradient_norm"] is None) != (state["converged"] is None):
         raise ValueError("gradient_norm and converged must both be present, or both be null.")
     return n_classes
@@ -276,46 +218,16 @@ def _decode_units(state: dict[str, Any], link: Link) -> Standardized:
     return Standardized(units["mean"].numpy(), units["scale"].numpy(), units["weight"], units["bias"], moments)
 
 
-def encode_parameters(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Parameters of an estimator as JSON values."""
-    encoded = {}
-    for name, value in parameters.items():
-        if name == "link" and not isinstance(value, str):
-            value = "object"
-        elif name == "class_weight" and isinstance(value, dict):
-            value = [[label, float(weight)] for label, weight in value.items()]
-        elif name == "label_noise" and not (value is None or isinstance(value, str | Real)):
-            value = np.asarray(value, dtype=np.float64).tolist()
-        elif name == "checkpoint" and value is not None:
-            value = os.fspath(value)
-        elif name == "random_state" and isinstance(value, np.random.RandomState):
-            value = None  # the state of a generator is not saved
-        elif name == "cv" and value is not None and not isinstance(value, Integral):
-            value = None  # neither is a splitter
-        encoded[name] = as_json(value, name)
-    return encoded
-
-
-def decode_class_weight(parameters: dict[str, Any]) -> None:
-    """Turn pairs of labels and weights into the dict that they were, or raise a ``ValueError``."""
-    if isinstance(pairs := parameters.get("class_weight"), dict | list):
-        if not _WEIGHTS.accepts(pairs) or len({label for label, _ in pairs}) != len(pairs):
-            raise ValueError(f"class_weight must be {_WEIGHTS.wanted}, got {reprlib.repr(pairs)}.")
-        parameters["class_weight"] = dict(pairs)
-
-
-def _decode_parameters(cls: type[Any], state: dict[str, Any], n_classes: int) -> dict[str, Any]:
-    parameters, given = dict(state["parameters"]), state["given_link"]
-    check_parameters(cls.__name__, parameters, cls._get_param_names())
-    decode_class_weight(parameters)
-    if (given is None) == (parameters.get("link") == "object"):
+def _decode_given_link(state: dict[str, Any], n_classes: int) -> dict[str, Any]:
+    """The parameter ``link``, if it was an object."""
+    given = state["given_link"]
+    if (given is None) == (state["parameters"].get("link") == "object"):
         raise ValueError("given_link must be present if, and only if, the parameter link is 'object'.")
     if given is None:
         if state["given_link_is_fixed"]:
             raise ValueError("given_link must be present if given_link_is_fixed is true.")
-        return parameters
+        return {}
     if given.get("n_classes") != n_classes:
         raise ValueError(f"n_classes of given_link must be {n_classes}, the number of classes.")
     link = link_from_state(given)
-    parameters["link"] = freeze(link) if state["given_link_is_fixed"] else link
-    return parameters
+    return {"link": freeze(link) if state["given_link_is_fixed"] else link}

@@ -11,8 +11,6 @@ from legendretron.estimators.legendretron import LegendreTronClassifier
 from legendretron.estimators.settings import SHARED_CONSTRAINTS, Strengths
 from legendretron.links import Link, SoftmaxLink
 
-__all__ = ["MultinomialLogisticClassifier"]
-
 
 class MultinomialLogisticClassifier(LinearLinkClassifier):
     r"""Multinomial logistic regression as a generalised linear model, :math:`\tilde p(x) = \mathrm{softmax}^+(W x + b)`.

@@ -11,43 +11,42 @@ import numpy as np
 import scipy.sparse
 import torch
 from sklearn.base import clone
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
+from torch import Tensor, nn
 
 from legendretron._internal.chunks import chunks_in_cache
 from legendretron._internal.features import check_features
-from legendretron._internal.labels import check_labels
-from legendretron._internal.parameters import spell
-from legendretron._internal.sklearn_compat import Interval, StrOptions, check_sample_weight, validates_parameters
+from legendretron._internal.fields import BOOLEAN, OBJECT, check_fields, list_of, number, one_of
+from legendretron._internal.parameters import ParameterError, spell
+from legendretron._internal.sklearn_compat import Interval, StrOptions, validates_parameters
 from legendretron._internal.validation import check_device
 from legendretron.calibration.link import CalibratedLink
-from legendretron.estimators.classes import apply_class_weight, check_classes, swap_classes, swap_labels
+from legendretron.estimators.classes import check_classes, swap_classes, swap_labels
 from legendretron.estimators.label_noise import FittedNoise, how_to_find_noise, is_learned, read_label_noise
+from legendretron.estimators.label_quality import LabelQuality
 from legendretron.estimators.multinomial import MultinomialLogisticClassifier
-from legendretron.estimators.onnx import write_model
+from legendretron.estimators.onnx import predictor_model
+from legendretron.estimators.persistence import LINK_FIELDS, SavedModel, link_parts_from_state, link_parts_to_state
 from legendretron.estimators.resuming import restore_on_error
-from legendretron.estimators.saved_network import SavedNetworkClassifier
+from legendretron.estimators.saved_classes import classes_from_state
 from legendretron.estimators.settings import SHARED_CONSTRAINTS, draw_seed
-from legendretron.estimators.soft_labels import SoftLabels
+from legendretron.estimators.soft_labels import check_rows
 from legendretron.estimators.standardization import Standardizer
-from legendretron.links import LabelNoise, SoftmaxLink, SymmetricNoise
-from legendretron.networks.calibrating import learn_map
+from legendretron.links import LabelNoise, Link, SoftmaxLink, SymmetricNoise
 from legendretron.networks.folds import FoldSettings, LabelledTable, held_out_logits, logits_of, train_folds
+from legendretron.networks.held_out import LabelledPair, find_noise, learn_map
 from legendretron.networks.inputs import NetworkInputs
 from legendretron.networks.model import NetworkModel
-from legendretron.networks.noise import LabelledPair, find_noise
 from legendretron.networks.predictor import LinearScores, NetworkScores
-from legendretron.networks.rules import FOLDS, LEARNING_RATE, Sizes
-from legendretron.training import TrainingResult, as_features
+from legendretron.training import History, TrainingResult, as_features
 from legendretron.tuning import make_folds
 from legendretron.tuning.folds import Fold
 from legendretron.tuning.logistic_path import LogisticPath, PathPoint
 from legendretron.tuning.problem import LabelledRows, TuningProblem
 from legendretron.tuning.rules import link_folds_for
+from legendretron.tuning.scores import SURE_ERRORS
 from legendretron.tuning.tune import FALLBACK_ALPHA
-from legendretron.tuning.wrong_labels import SURE_ERRORS, CombinedVotes, check_votes, combine_votes
-
-__all__ = ["LegendreNetClassifier"]
+from legendretron.tuning.wrong_labels import CombinedVotes, check_votes, combine_votes
 
 #: Powers of ten at which strengths of logistic regression are tried at most, and the rise of the loss that ends the search.
 _DECADES, _CLEARLY = 7, 0.02
@@ -55,6 +54,27 @@ _DECADES, _CLEARLY = 7, 0.02
 _MOST_ON_CPU = 2**20
 #: Standard errors by which networks must beat logistic regression on held-out rows.
 _MUST_GAIN = 1.0
+
+
+_FIELDS = {
+    **LINK_FIELDS,
+    "precision": one_of("float32", "float64"),
+    "is_linear": BOOLEAN,
+    "scores": OBJECT,
+    "held_out": list_of(number(finite=False), least=3),
+}
+
+
+class _ScoresLink(nn.Module):
+    """From features to log-probabilities in the order of ``classes_``."""
+
+    def __init__(self, scores: nn.Module, link: Link) -> None:
+        super().__init__()
+        self.scores, self.link = scores, link
+
+    def forward(self, x: Tensor) -> Tensor:
+        log_p: Tensor = swap_classes(self.link._log_proba_of_logits(self.scores(x))).to(x.dtype)
+        return log_p
 
 
 class _Data(NamedTuple):
@@ -83,7 +103,7 @@ class _Networks(NamedTuple):
         return mean
 
 
-class LegendreNetClassifier(SavedNetworkClassifier):
+class LegendreNetClassifier(SavedModel, LabelQuality):
     r"""Ensemble of small networks, one for each cross-validation fold, with a link that is learned out of fold.
 
     .. math:: p(x) = \psi^{-1}\Bigl(\frac1F \sum_f z_f(x)\Bigr)
@@ -194,9 +214,9 @@ class LegendreNetClassifier(SavedNetworkClassifier):
         self,
         hidden_layers: Any = "auto",
         *,
-        n_folds: int = FOLDS,
+        n_folds: int = 5,
         max_steps: int | str = "auto",
-        learning_rate: float = LEARNING_RATE,
+        learning_rate: float = 0.04,
         dropout: float = 0.15,
         weight_decay: float = 0.02,
         label_smoothing: float = 0.1,
@@ -220,6 +240,10 @@ class LegendreNetClassifier(SavedNetworkClassifier):
         self.dtype = dtype
         self.random_state = random_state
         self.verbose = verbose
+
+    history_: History
+    oof_proba_: np.ndarray
+    _logits: LinearScores | NetworkScores
 
     # --- fitting ---
 
@@ -246,16 +270,7 @@ class LegendreNetClassifier(SavedNetworkClassifier):
         with restore_on_error(self):
             self._refuse_sparse(X)
             self._check_layers()
-            soft = SoftLabels.read(y)
-            if soft is not None:
-                X = check_features(self, X, dtype=[np.float64, np.float32], order="C", reset=True)
-                X, y, weight = soft.apply(X, check_sample_weight(sample_weight, X), self.class_weight)
-            else:
-                check_labels(y)
-                X, y = check_features(self, X, y, dtype=[np.float64, np.float32], order="C", reset=True)
-                check_classification_targets(y)
-                weight = apply_class_weight(self.class_weight, y, check_sample_weight(sample_weight, X))
-            copies = soft.row if soft is not None and soft.has_copies else None
+            X, y, weight, copies = check_rows(self, X, y, sample_weight, dtype=[np.float64, np.float32])
             classes = check_classes(y)
             labels = swap_labels(np.searchsorted(classes, y), len(classes))
             rows = np.flatnonzero(weight > 0)
@@ -264,6 +279,13 @@ class LegendreNetClassifier(SavedNetworkClassifier):
             if copies is not None and hasattr(self, "oof_proba_"):
                 self.oof_proba_ = self.oof_proba_[np.unique(copies, return_index=True)[1]]
         return self
+
+    def _check_layers(self) -> None:
+        given = np.asarray((1,) if isinstance(self.hidden_layers, str) else self.hidden_layers)
+        if given.ndim != 1 or not len(given) or given.dtype.kind not in "iu" or (given < 1).any():
+            raise ParameterError(
+                "hidden_layers", f"must be positive numbers of units, such as (128, 128), got {self.hidden_layers!r}."
+            )
 
     def _refuse_sparse(self, X: Any) -> None:
         if scipy.sparse.issparse(X):
@@ -299,10 +321,21 @@ class LegendreNetClassifier(SavedNetworkClassifier):
     ) -> None:
         """Fit with noise that is known, or told by votes, or looked for; nothing but noise if that by votes is none."""
         device = check_device(self.device)
-        sizes = Sizes.for_rows(len(data.rows))
+        settings = FoldSettings.for_rows(len(data.rows))._replace(
+            learning_rate=float(self.learning_rate),
+            dropout=float(self.dropout),
+            weight_decay=float(self.weight_decay),
+            label_smoothing=float(self.label_smoothing),
+            seed=seed,
+            verbose=int(self.verbose),
+        )
+        if not isinstance(self.hidden_layers, str):
+            settings = settings._replace(hidden=tuple(map(int, self.hidden_layers)))
+        if self.max_steps != "auto":
+            settings = settings._replace(n_steps=int(self.max_steps))
         repeats = [
             make_folds(int(self.n_folds), data.X, data.y, data.rows, groups, seed + number, data.copies)
-            for number in range(sizes.n_repeats)
+            for number in range(settings.n_repeats)
         ]
         for name in ("oof_proba_", "_oof_of", "_noise", "_sets", "history_"):
             self.__dict__.pop(name, None)  # of an earlier fit
@@ -322,17 +355,6 @@ class LegendreNetClassifier(SavedNetworkClassifier):
             torch.as_tensor(data.labels, device=device),
             torch.as_tensor(data.weight, dtype=dtype, device=device),
             data.n_classes,
-        )
-        settings = FoldSettings(
-            sizes.hidden if isinstance(self.hidden_layers, str) else tuple(map(int, self.hidden_layers)),
-            sizes.n_steps if self.max_steps == "auto" else int(self.max_steps),
-            sizes.batch_size,
-            float(self.learning_rate),
-            float(self.dropout),
-            float(self.weight_decay),
-            float(self.label_smoothing),
-            seed,
-            int(self.verbose),
         )
 
         def train(noise: LabelNoise | None) -> _Networks:
@@ -499,8 +521,8 @@ class LegendreNetClassifier(SavedNetworkClassifier):
         self._set_linear(data, FALLBACK_ALPHA)
 
     def _set_linear(self, data: _Data, alpha: float) -> None:
-        noise: FittedNoise | None = getattr(self, "_noise", None)
-        assumed = None if noise is None or noise.rate == 0.0 else noise.matrix_by_classes()
+        known = self._noise is not None and self._noise.rate > 0.0
+        assumed = self.noise_matrix_ if known else None
         model = MultinomialLogisticClassifier(alpha=alpha, label_noise=assumed, random_state=0)
         model.fit(data.X, data.y, sample_weight=data.weight)
         self._logits = LinearScores(torch.as_tensor(model.coef_), torch.as_tensor(model.intercept_))
@@ -553,26 +575,50 @@ class LegendreNetClassifier(SavedNetworkClassifier):
 
     def _refit(self, X: Any, y: np.ndarray) -> LegendreNetClassifier:
         """See :meth:`LabelQuality._refit`."""
-        noise: FittedNoise | None = getattr(self, "_noise", None)
-        classes = np.unique(y)
-        if noise is not None and noise.matrix is not None and len(classes) < len(self.classes_):
-            raise ValueError(
-                "cv leaves a fold without rows of a class, for which noise_matrix_ has a row; give fewer folds."
-            )
-        assumed: Any = None if noise is None or noise.rate == 0.0 else noise.rate
-        if noise is not None and noise.matrix is not None:
-            assumed = noise.matrix_by_classes()
+        assumed: Any = None
+        if self._noise is not None and self._noise.matrix is not None:
+            assumed = self._noise.matrix_by_classes()
+        elif self._noise is not None and self._noise.rate > 0.0:
+            assumed = self._noise.rate
         return clone(self).set_params(verbose=0, label_noise=assumed).fit(X, y)
 
-    def to_onnx(self, path: Any) -> None:
-        """Export the fitted estimator to an ONNX file, which can be served without torch or scikit-learn.
+    # --- saving and exporting ---
 
-        The ONNX model takes ``"X"`` of shape (n, n_features), for any ``n >= 1``, in the dtype of the features in ``fit``. It
-        returns ``"label"``, the most probable class of each row, and ``"probabilities"`` in the order of ``classes_``.
-        Classes and feature names are also in the metadata. The file is written atomically. Needs the extra ``export``.
-        """
-        check_is_fitted(self)
-        write_model(path, self._onnx_model(getattr(self, "feature_names_in_", None)))
+    def to_state(self) -> dict[str, Any]:
+        """See :meth:`SavedModel.to_state`."""
+        return {
+            **link_parts_to_state(self),
+            "precision": self._dtype.name,
+            "is_linear": self.is_linear_,
+            "scores": self._logits.to_state(),
+            "held_out": [self.network_log_loss_, self.linear_log_loss_, self.oof_score_],
+        }
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> Self:
+        """See :meth:`SavedModel.from_state`."""
+        check_fields("the state", state, _FIELDS)
+        layers = state["parameters"].get("hidden_layers")
+        given = {"hidden_layers": tuple(layers)} if isinstance(layers, list) else {}
+        scores = LinearScores if state["is_linear"] else NetworkScores
+        logits = scores.from_state(state["scores"], len(classes_from_state(state["classes"])))
+        estimator: Self = link_parts_from_state(cls, state, logits.n_features, **given)
+        estimator._check_layers()
+        estimator._logits, estimator._dtype = logits, np.dtype(state["precision"])
+        estimator.link_.double()
+        if len(state["held_out"]) != 3:
+            raise ValueError(f"held_out must be three numbers, got {len(state['held_out'])}.")
+        estimator.network_log_loss_, estimator.linear_log_loss_, estimator.oof_score_ = map(float, state["held_out"])
+        estimator.is_linear_ = state["is_linear"]
+        return estimator
+
+    def _onnx_model(self, feature_names: np.ndarray | None) -> Any:
+        """The ``onnx.ModelProto``, see ``to_onnx``."""
+        example = torch.zeros(2, self.n_features_in_, dtype=getattr(torch, self._dtype.name))
+        return predictor_model(_ScoresLink(self._logits, self.link_), example, self.classes_, feature_names)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "link_")
 
 
 def _gain_of_mean(n_means: int, n_networks: int) -> float:

@@ -21,8 +21,6 @@ from legendretron.estimators.saved_classes import classes_from_state
 from legendretron.preprocessing.column import columns_from_state
 from legendretron.preprocessing.drift import tell_drift
 
-__all__ = ["NumpyPredictor", "load_predictor"]
-
 #: Classes with a linear predictor, by name: importing them imports torch.
 _LINEAR = ("LegendreTronClassifier", "PaperLegendreTronClassifier", "MultinomialLogisticClassifier")
 

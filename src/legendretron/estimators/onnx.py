@@ -15,8 +15,6 @@ from legendretron.estimators.classes import swap_classes
 from legendretron.export import onnx_model
 from legendretron.links import Link
 
-__all__ = ["estimator_model", "predictor_model", "write_model"]
-
 
 class _Predictor(nn.Module):
     """Map inputs to the index of the most probable class and all probabilities."""
@@ -30,7 +28,7 @@ class _Predictor(nn.Module):
         return log_p.argmax(1), log_p.exp()
 
 
-class _LinearLink(nn.Module):
+class LinearLink(nn.Module):
     """Map features to log-probabilities in the order of ``classes_``."""
 
     coef: Tensor
@@ -43,16 +41,9 @@ class _LinearLink(nn.Module):
         self.link = link
 
     def forward(self, x: Tensor) -> Tensor:
+        """Log-probabilities of rows."""
         log_p: Tensor = swap_classes(self.link(nn.functional.linear(x, self.coef, self.intercept)))
         return log_p
-
-
-def estimator_model(estimator: Any, feature_names: np.ndarray | None) -> Any:
-    """Return the ``onnx.ModelProto`` of a fitted linear estimator, see its ``to_onnx``."""
-    estimator._check_weights()
-    module = _LinearLink(estimator.coef_, estimator.intercept_, estimator.link_)
-    example = torch.zeros(2, estimator.coef_.shape[1], dtype=module.coef.dtype)
-    return predictor_model(module, example, estimator.classes_, feature_names)
 
 
 def predictor_model(

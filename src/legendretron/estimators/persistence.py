@@ -3,15 +3,57 @@
 from __future__ import annotations
 
 import os
+import reprlib
 from abc import abstractmethod
+from numbers import Integral, Real
 from typing import Any, Self, TypeVar
 
+import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from legendretron._internal.artifacts import load_state, save_state
-from legendretron._internal.fields import OBJECT, check_fields, one_of
+from legendretron._internal.fields import (
+    NAMES,
+    OBJECT,
+    Field,
+    check_fields,
+    check_parameters,
+    integer,
+    list_of,
+    number,
+    one_of,
+    optional,
+)
+from legendretron._internal.json_values import as_json
+from legendretron._internal.sklearn_compat import validate_parameters
+from legendretron.calibration.prediction_sets import SetCalibration
+from legendretron.estimators.label_noise import FittedNoise
+from legendretron.estimators.saved_classes import LABEL, classes_from_state, classes_to_state
+from legendretron.links.persistence import link_from_state, link_to_state
+from legendretron.training import History
 
-__all__ = ["SavedModel", "part_from_state", "part_to_state"]
+#: What every classifier saves; and what one with a link on a predictor saves, too.
+SHARED_FIELDS = {
+    "parameters": OBJECT,
+    "classes": OBJECT,
+    "feature_names_in": optional(NAMES),
+    "sets": optional(OBJECT),
+}
+LINK_FIELDS = {
+    **SHARED_FIELDS,
+    "link": OBJECT,
+    "label_noise": optional(OBJECT),
+    "n_iter": integer(0),
+    "history": optional(OBJECT),
+}
+_WEIGHTS = list_of(
+    Field(
+        "a pair of a different label and its weight",
+        lambda pair: (
+            isinstance(pair, list) and len(pair) == 2 and LABEL.accepts(pair[0]) and number(0.0).accepts(pair[1])
+        ),
+    )
+)
 
 
 class SavedModel:
@@ -64,3 +106,89 @@ def part_from_state(state: Any, *classes: type[AnyModel]) -> AnyModel:
     known = {cls.__name__: cls for cls in classes}
     check_fields("the model inside", state, {"class": one_of(*known), "state": OBJECT})
     return known[state["class"]].from_state(state["state"])
+
+
+# --- what classifiers share ---
+
+
+def shared_to_state(model: Any, parameters: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Parameters, classes, names of the features and prediction sets of a fitted classifier."""
+    names, sets = getattr(model, "feature_names_in_", None), model._sets
+    return {
+        "parameters": _encode_parameters(model.get_params(deep=False)) if parameters is None else parameters,
+        "classes": classes_to_state(model.classes_),
+        "feature_names_in": None if names is None else list(names),
+        "sets": None if sets is None else sets.to_state(),
+    }
+
+
+def shared_from_state(cls: type[Any], state: dict[str, Any], n_features: int, **objects: Any) -> Any:
+    """The reverse of :func:`shared_to_state`; ``objects`` are parameters that are saved elsewhere."""
+    known = [name for name in cls._get_param_names() if name != "estimator"]
+    check_parameters(cls.__name__, state["parameters"], known)
+    model = cls(**{**state["parameters"], **_decode_class_weight(state["parameters"]), **objects})
+    validate_parameters(model)
+    model.classes_, model.n_features_in_ = classes_from_state(state["classes"]), n_features
+    if (names := state["feature_names_in"]) is not None:
+        if len(names) != n_features:
+            raise ValueError(f"feature_names_in must be {n_features} names, got {len(names)}.")
+        model.feature_names_in_ = np.asarray(names, dtype=object)
+    if state["sets"] is not None:
+        model._sets = SetCalibration.from_state(state["sets"], len(model.classes_))
+    return model
+
+
+def link_parts_to_state(model: Any) -> dict[str, Any]:
+    """All of the above, and the link, what is known of wrong labels, and how it was trained."""
+    noise, history = model._noise, getattr(model, "history_", None)
+    return {
+        **shared_to_state(model),
+        "link": link_to_state(model.link_),
+        "label_noise": None if noise is None else noise.to_state(),
+        "n_iter": model.n_iter_,
+        "history": None if history is None else history.to_state(),
+    }
+
+
+def link_parts_from_state(cls: type[Any], state: dict[str, Any], n_features: int, **objects: Any) -> Any:
+    """The reverse of :func:`link_parts_to_state`."""
+    model = shared_from_state(cls, state, n_features, **objects)
+    n_classes, link = len(model.classes_), link_from_state(state["link"])
+    if link.n_classes != n_classes:
+        raise ValueError(f"n_classes of link must be {n_classes}, the number of classes, got {link.n_classes}.")
+    model.link_ = link.eval().requires_grad_(False)
+    if state["label_noise"] is not None:
+        model._noise = FittedNoise.from_state(state["label_noise"], n_classes)
+    model.n_iter_ = state["n_iter"]
+    if state["history"] is not None:
+        model.history_ = History.from_state(state["history"])
+    return model
+
+
+def _encode_parameters(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Parameters of an estimator as JSON values."""
+    encoded = {}
+    for name, value in parameters.items():
+        if name == "link" and not isinstance(value, str):
+            value = "object"
+        elif name == "class_weight" and isinstance(value, dict):
+            value = [[label, float(weight)] for label, weight in value.items()]
+        elif name == "label_noise" and not (value is None or isinstance(value, str | Real)):
+            value = np.asarray(value, dtype=np.float64).tolist()
+        elif name == "checkpoint" and value is not None:
+            value = os.fspath(value)
+        elif name == "random_state" and isinstance(value, np.random.RandomState):
+            value = None  # the state of a generator is not saved
+        elif name == "cv" and value is not None and not isinstance(value, Integral):
+            value = None  # neither is a splitter
+        encoded[name] = as_json(value, name)
+    return encoded
+
+
+def _decode_class_weight(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Pairs of labels and weights as the dict that they were; nothing if there are none."""
+    if not isinstance(pairs := parameters.get("class_weight"), dict | list):
+        return {}
+    if not _WEIGHTS.accepts(pairs) or len({label for label, _ in pairs}) != len(pairs):
+        raise ValueError(f"class_weight must be {_WEIGHTS.wanted}, got {reprlib.repr(pairs)}.")
+    return {"class_weight": dict(pairs)}

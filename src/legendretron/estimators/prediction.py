@@ -18,8 +18,6 @@ from legendretron._internal.labels import check_labels
 from legendretron._internal.sklearn_compat import Classifier, check_sample_weight
 from legendretron.calibration.prediction_sets import SetCalibration
 
-__all__ = ["ProbabilityClassifier"]
-
 #: Matrices with a larger condition number are not inverted: small errors of the estimate would become large.
 _WORST_CONDITION = 6.0
 

@@ -20,8 +20,6 @@ from legendretron.training.checkpoint import load_checkpoint, save_checkpoint
 from legendretron.tuning import Tuning
 from legendretron.tuning.link_search import FittedLink
 
-__all__ = ["ChosenStrengths", "fingerprint", "restore_on_error"]
-
 _KIND = "choice of strengths"
 #: Parameters that do not change the result; of random_state, the seeds drawn from it count.
 _NOT_IDENTIFYING = ("verbose", "checkpoint", "random_state", "cv")
@@ -40,14 +38,9 @@ def restore_on_error(estimator: Any) -> Iterator[None]:
 
 
 class ChosenStrengths:
-    """Strengths in the file ``<checkpoint>.strengths``, so that a resumed fit does not choose again.
+    """Strengths in the file ``<checkpoint>.strengths``, so that a resumed fit does not choose again; None saves nothing.
 
-    Parameters
-    ----------
-    checkpoint : Path or None
-        The path of the checkpoint; None to save nothing.
-    fingerprint : str
-        What identifies the fit.
+    The fingerprint identifies the fit.
     """
 
     def __init__(self, checkpoint: Path | None, fingerprint: str = "") -> None:

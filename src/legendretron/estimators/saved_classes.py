@@ -11,8 +11,6 @@ import numpy as np
 
 from legendretron._internal.fields import Field, check_fields, list_of, one_of
 
-__all__ = ["LABEL", "classes_from_state", "classes_to_state"]
-
 #: Names of the dtypes that classes can have, and the type of their values in JSON.
 _CLASS_DTYPES: dict[str, type] = {
     "bool": bool,

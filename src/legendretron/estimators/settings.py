@@ -14,8 +14,6 @@ from legendretron._internal.sklearn_compat import Interval, StrOptions
 from legendretron.estimators.label_noise import FittedNoise
 from legendretron.links import LabelNoise, Link
 
-__all__ = ["SHARED_CONSTRAINTS", "Plan", "Protocol", "Strengths", "draw_seed"]
-
 #: Values of the parameters that the linear estimators share, in scikit-learn's format.
 SHARED_CONSTRAINTS: dict[str, list[Any]] = {
     "alpha": [StrOptions({"auto"}), Interval(Real, 0, None, closed="left")],

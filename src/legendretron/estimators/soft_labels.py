@@ -1,4 +1,4 @@
-"""Soft labels: probabilities of the classes of each row, by several annotators or another model.
+"""Rows to fit to, with labels or with soft labels: probabilities of the classes, by several annotators or another model.
 
 A row with shares of several classes is trained on as one copy for each class, whose weight is the share: losses are linear in
 the label, so this is exact. A row whose shares are one and zeros is one copy, as a row with a label is.
@@ -9,10 +9,12 @@ from __future__ import annotations
 from typing import Any, NamedTuple, Self
 
 import numpy as np
+from sklearn.utils.multiclass import check_classification_targets
 
+from legendretron._internal.features import check_features
+from legendretron._internal.labels import check_labels
+from legendretron._internal.sklearn_compat import check_sample_weight
 from legendretron.estimators.classes import apply_class_weight
-
-__all__ = ["SoftLabels"]
 
 #: How far the sum of the shares of a row may be from one: shares that were written down are rounded.
 _ROUNDING = 1e-3
@@ -101,3 +103,19 @@ def _check(shares: np.ndarray, labels: np.ndarray) -> None:
         raise ValueError(
             f"y must have a share of every class in some row, but there is none of {labels[empty[0]]!r}; leave it out."
         )
+
+
+def check_rows(
+    estimator: Any, X: Any, y: Any, sample_weight: Any, *, shares: bool = True, **options: Any
+) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray | None]:
+    """Checked features, labels and weights; and, if ``y`` has shares of the classes, of which row each is a copy."""
+    options["order"] = "C"
+    soft = SoftLabels.read(y) if shares else None
+    if soft is not None:
+        X = check_features(estimator, X, **options)
+        X, y, weight = soft.apply(X, check_sample_weight(sample_weight, X), estimator.class_weight)
+        return X, y, weight, soft.row if soft.has_copies else None
+    check_labels(y)
+    X, y = check_features(estimator, X, y, **options)
+    check_classification_targets(y)
+    return X, y, apply_class_weight(estimator.class_weight, y, check_sample_weight(sample_weight, X)), None

@@ -19,8 +19,6 @@ from legendretron.estimators.standardization import Standardizer
 from legendretron.links import SoftmaxLink
 from legendretron.training import LinearModel, Sample, TrainingResult, as_features, train
 
-__all__ = ["SplitResults", "fit_splits"]
-
 
 class SplitResults:
     """Models of all splits, as returned by :func:`fit_splits`.
@@ -101,7 +99,7 @@ def fit_splits(
     if alphas is not None and not all(np.isfinite(alpha) and alpha >= 0.0 for alpha in alphas):
         raise ValueError(f"alphas must be finite and not negative, got {list(alphas)}.")
     validate_parameters(estimator)
-    X = check_array(X, accept_sparse="csr", dtype=estimator._numpy_dtype())
+    X = check_array(X, **estimator._options())
     y = np.asarray(y)
     if y.shape != (X.shape[0],) or y.dtype.kind not in "iu" or not np.array_equal(np.unique(y), np.arange(y.max() + 1)):
         raise ValueError(

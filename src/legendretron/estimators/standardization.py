@@ -13,8 +13,6 @@ from sklearn.preprocessing import StandardScaler
 from legendretron._internal.chunks import chunks
 from legendretron._internal.parameters import spell
 
-__all__ = ["Standardized", "Standardizer"]
-
 
 @dataclass
 class Standardizer:

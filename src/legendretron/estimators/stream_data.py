@@ -18,8 +18,6 @@ from legendretron.streaming.source import HELD_OUT, SAMPLE, BadRowError, RowChec
 from legendretron.training.batches import Rows
 from legendretron.training.layout import Layout
 
-__all__ = ["Shard", "join_rows", "map_shards", "scan_shards"]
-
 #: Expected rows of each class in a sample, if it has as many: no class must be missing.
 _LEAST_OF_CLASS = 30
 T = TypeVar("T")

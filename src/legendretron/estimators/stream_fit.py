@@ -33,8 +33,6 @@ from legendretron.training.engine import train_batches
 from legendretron.training.layout import JointError, Layout
 from legendretron.tuning import Tuning
 
-__all__ = ["SAMPLE_ROWS", "check_streamable", "fit_source"]
-
 #: Rows that strengths are chosen on, and bytes of their features at most.
 SAMPLE_ROWS = 100_000
 _SAMPLE_BYTES = 2**28

@@ -24,8 +24,6 @@ from legendretron.estimators.persistence import SavedModel, part_from_state, par
 from legendretron.preprocessing import TableEncoder
 from legendretron.preprocessing.onnx_nodes import prepend_columns
 
-__all__ = ["ENCODED", "TableClassifier"]
-
 
 def _forward(name: str) -> Any:
     """A method that encodes the table and calls that of the estimator; it is there only if the estimator has it."""

@@ -7,8 +7,6 @@ from sklearn.model_selection import train_test_split
 
 from legendretron._internal.parameters import ParameterError
 
-__all__ = ["ValidationSplitError", "validation_split"]
-
 
 class ValidationSplitError(ParameterError):
     """There are too few samples, or too few of a class, to hold out a validation set."""

@@ -1,7 +1,11 @@
-"""A network for each fold of a table, all side by side, and what they say of the rows that they have not seen."""
+"""A network for each fold of a table, all side by side, and what they say of the rows that they have not seen.
+
+Training is measured in steps, not in passes over the rows: few rows need as many steps as some thousand do.
+"""
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,14 +15,15 @@ from torch import Tensor
 from legendretron.links import LabelNoise
 from legendretron.networks.inputs import NetworkInputs
 from legendretron.networks.model import NetworkModel
-from legendretron.networks.rules import BETAS, PATIENCE
 from legendretron.training import Sample, TrainingResult, TrainingSettings, train
 from legendretron.training.features import Features
 from legendretron.training.schedule import ROUNDS
 from legendretron.tuning.folds import Fold
 
-__all__ = ["FoldSettings", "LabelledTable", "held_out_logits", "logits_of", "train_folds"]
-
+#: Moments of Adam.
+_BETAS = (0.9, 0.95)
+#: Of the fifty times that held-out rows are looked at, those without an improvement after which a fold ends.
+_PATIENCE = 20
 #: Numbers of all logits of held-out rows that are kept at most: 256 MiB.
 _MOST_KEPT = 2**26
 
@@ -43,17 +48,36 @@ class LabelledTable(NamedTuple):
 
 
 class FoldSettings(NamedTuple):
-    """How the networks are trained; see :class:`~legendretron.networks.model.NetworkModel`."""
+    """Sizes of the networks, and how they are trained; see :class:`~legendretron.networks.model.NetworkModel`."""
 
-    hidden: tuple[int, ...]
+    hidden: tuple[int, ...]  #: units of the hidden layers
     n_steps: int
-    batch_size: int
-    learning_rate: float
-    dropout: float
-    weight_decay: float
-    label_smoothing: float
-    seed: int
+    batch_size: int  #: rows in a step
+    learning_rate: float = 0.04
+    dropout: float = 0.15
+    weight_decay: float = 0.02
+    label_smoothing: float = 0.1
+    seed: int = 0
     verbose: int = 0
+    n_repeats: int = 1  #: how often the rows are divided into folds
+
+    @classmethod
+    def for_rows(cls, n_rows: int) -> FoldSettings:
+        """Settings for a number of rows.
+
+        Examples
+        --------
+        >>> small = FoldSettings.for_rows(999)
+        >>> small.hidden, small.n_steps, small.batch_size, small.n_repeats
+        ((64, 64), 1000, 64, 2)
+        >>> FoldSettings.for_rows(1_000_000)[:3]
+        ((128, 128), 12000, 1024)
+        """
+        batch_size = min(n_rows, max(64, 2 ** int(math.log2(max(1, n_rows) / 1000) + 0.5)))
+        n_steps = min(max(1000, n_rows), 12_000)
+        if n_rows < 1000:
+            return cls((64, 64), n_steps, batch_size, n_repeats=2)
+        return cls((128, 128), n_steps, batch_size)
 
 
 def train_folds(
@@ -85,9 +109,9 @@ def train_folds(
         schedule="waves",
         max_steps=settings.n_steps,
         batch_size=settings.batch_size,
-        betas=BETAS,
+        betas=_BETAS,
         tol=0.0,
-        n_iter_no_change=PATIENCE,
+        n_iter_no_change=_PATIENCE,
         verbose=settings.verbose,
         label="networks",
     )

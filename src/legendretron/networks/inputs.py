@@ -25,8 +25,6 @@ from torch import Tensor
 from legendretron._internal.chunks import chunks
 from legendretron._internal.parameters import spell
 
-__all__ = ["LIMIT", "NetworkInputs", "encode"]
-
 #: Where inputs end.
 LIMIT = 3.0
 #: Rows from which quantiles are taken.

@@ -28,8 +28,6 @@ from legendretron.simplex import predicted_class
 from legendretron.training.features import Features
 from legendretron.training.model import Model
 
-__all__ = ["SELU", "NetworkModel", "fade", "layer_sizes"]
-
 #: Factors on what is trained, and so on its rate: of the inputs' scales, of biases, of shares of the identity.
 _SCALE, _BIAS, _MIX = 6.0, 0.1, 0.1
 #: Slope of SELU below 0, over that above, and that above.

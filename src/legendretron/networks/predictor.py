@@ -14,9 +14,6 @@ from legendretron.networks.inputs import NetworkInputs, encode
 from legendretron.networks.model import SELU, NetworkModel
 from legendretron.simplex import append_reference
 
-__all__ = ["LinearScores", "NetworkScores", "Scores"]
-
-
 #: How features become inputs.
 _INPUTS = {
     "centre": array(None),
@@ -47,15 +44,7 @@ class Scores(nn.Module):
 
 
 class LinearScores(Scores):
-    """A linear predictor, and 0 for the last class.
-
-    Parameters
-    ----------
-    coef : Tensor of shape (C - 1, d)
-        ``W``.
-    intercept : Tensor of shape (C - 1,)
-        ``b``.
-    """
+    """A linear predictor with coefficients (C - 1, d) and intercepts (C - 1,), and 0 for the last class."""
 
     coef: Tensor
     intercept: Tensor
@@ -80,13 +69,9 @@ class LinearScores(Scores):
 class NetworkScores(Scores):
     """The mean logits of the networks of all folds.
 
-    Parameters
-    ----------
-    inputs : mapping of Tensor
-        How features become inputs, see :class:`~legendretron.networks.inputs.NetworkInputs`.
-    tensors : mapping of Tensor
-        For each layer ``k``: ``weight_k`` (R, inputs, outputs), ``bias_k`` (R, 1, outputs) and, of hidden ones, ``share_k``
-        (R, 1, outputs), with all factors multiplied out.
+    ``inputs`` say how features become inputs, see :class:`~legendretron.networks.inputs.NetworkInputs`. ``tensors`` has for
+    each layer ``k``: ``weight_k`` (R, inputs, outputs), ``bias_k`` (R, 1, outputs) and, of hidden ones, ``share_k``
+    (R, 1, outputs), with all factors multiplied out.
     """
 
     def __init__(self, inputs: Mapping[str, Tensor], tensors: Mapping[str, Tensor]) -> None:

@@ -15,7 +15,7 @@ from legendretron.links import Link, clean_link, with_noise
 from legendretron.training import LinearModel, Sample, TrainingSettings, train
 from legendretron.tuning.problem import Candidate, LabelledRows, TuningProblem
 from legendretron.tuning.rules import LARGE, steps_for
-from legendretron.tuning.scores import CLEARLY, Difference, held_out_loss
+from legendretron.tuning.scores import SURE_ERRORS, Difference, held_out_loss
 from legendretron.tuning.wrong_labels import RateEstimate, check_estimate, estimate_rates, is_believable, seen_rows
 
 #: Folds on which candidates are compared: the loss of one is too noisy on small data.
@@ -104,7 +104,7 @@ def search_links(
         if not gain(best).mean > 0.0:
             yield best
             return
-        if gain(best).mean <= CLEARLY * gain(best).error:
+        if gain(best).mean <= SURE_ERRORS * gain(best).error:
             rest = slice(n_first, problem.n_link_folds)
             (score,) = _train(
                 problem, [best.candidate], rest, best.steps + short * started, doubt, rate, [new] * n_rest

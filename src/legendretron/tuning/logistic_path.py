@@ -22,7 +22,7 @@ from legendretron.links import SymmetricNoise, TransitionNoise
 from legendretron.training.features import DenseFeatures, Features
 from legendretron.training.logistic import Logistic, fit_logistic, logistic_log_proba
 from legendretron.tuning.problem import LabelledRows, TuningProblem, thin
-from legendretron.tuning.scores import CLEARLY, doubted_rows
+from legendretron.tuning.scores import SURE_ERRORS, doubted_rows
 from legendretron.tuning.wrong_labels import (
     RateEstimate,
     check_estimate,
@@ -32,17 +32,13 @@ from legendretron.tuning.wrong_labels import (
     seen_rows,
 )
 
-#: Exponent at which a path to stronger penalties ends: nothing but the biases is left.
-_STRONGEST = 3.0
-#: Exponent at which a path to weaker penalties ends: nothing of the penalty is left.
-_WEAKEST = -8.0
+#: Exponents at which paths end: nothing of the penalty is left, or nothing but the biases.
+_WEAKEST, _STRONGEST = -8.0, 3.0
 #: Rise of the loss at which a path ends, if it is clear too: where it is flat, weaker penalties may find a signal in
 #: directions of small variance.
 _RISE = 0.05
 #: Rates of noise assumed in training; the highest is tried only if the one before is better than the first.
 _RATES = (0.3, 0.7, 0.9)
-#: Factors of ten of a path with noise: with less weight on rows that do not fit, weaker penalties do well.
-_NOISY_DECADES = 4
 
 
 class PathPoint(NamedTuple):
@@ -118,7 +114,7 @@ class LogisticPath:
                 best = exponent
                 continue
             away = self.held_out.difference(point.losses, least.losses)
-            if not away.mean <= max(CLEARLY * away.error, _RISE * self.loss(least)):
+            if not away.mean <= max(SURE_ERRORS * away.error, _RISE * self.loss(least)):
                 break
         return best
 
@@ -193,12 +189,10 @@ class LogisticPath:
 
     def _walk_with_noise(self, base: PathPoint, rate: float, fixed: bool) -> list[PathPoint]:
         """Points from the strength of ``base`` to weaker ones, until the loss rises."""
-        points: list[PathPoint] = []
-        start = base.fitted
-        for decade in range(1 if fixed else 1 + _NOISY_DECADES):
-            points.append(self._fit_with_noise(base.alpha / 10.0**decade, rate, start))
-            start = points[-1].fitted
-            if decade > 0 and self.loss(points[-1]) > self.loss(points[-2]):
+        points = [self._fit_with_noise(base.alpha, rate, base.fitted)]
+        while not fixed and points[-1].alpha > 10.0**_WEAKEST:
+            points.append(self._fit_with_noise(points[-1].alpha / 10.0, rate, points[-1].fitted))
+            if self.loss(points[-1]) > self.loss(points[-2]):
                 break
         return points
 

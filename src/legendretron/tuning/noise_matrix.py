@@ -21,11 +21,10 @@ from legendretron.links.noise_models import replaced_share
 from legendretron.tuning.logistic_path import LogisticPath, PathPoint
 from legendretron.tuning.problem import LabelledRows, TuningProblem, count_wrong_labels
 from legendretron.tuning.rules import REPEAT_BELOW
-from legendretron.tuning.wrong_labels import SURE_ERRORS, FoundNoise, estimate_rates, is_possible_share, least_bound
+from legendretron.tuning.scores import SURE_ERRORS
+from legendretron.tuning.wrong_labels import FoundNoise, estimate_rates, is_possible_share, least_bound
 
-#: Power of probabilities that are predicted without noise: wrong labels make a model unsure.
-_POWER = 2.0
-#: Powers to choose from where a matrix is estimated: few, as each takes a search.
+#: Powers of probabilities to choose from, as wrong labels make a model unsure: few, as each takes a search.
 _POWERS = (1.0, 1.5, 2.2, 3.3)
 #: Rows for each entry of a matrix that is tried unasked: with fewer, rows of the matrix are guesses.
 _ROWS_FOR_AN_ENTRY = 10
@@ -67,8 +66,9 @@ def has_pattern(path: LogisticPath, plain: PathPoint, *, symmetric: bool) -> boo
         return False
     if not symmetric and problem.features.n_rows < REPEAT_BELOW and least_bound(problem.trees) >= _MANY:
         return True
-    rows, seen = (part.to_power(_POWER) for part in path.predict(plain.fitted))
-    estimate, by_rate = estimate_rates(rows, seen, temperatures=(1.0,))
+    held_out, seen = path.predict(plain.fitted)
+    estimate, by_rate = estimate_rates(held_out, seen, _POWERS)
+    rows = held_out.to_power(estimate.temperature)
     start = _symmetric(problem, max(estimate.rate, 0.1))
     half = torch.arange(len(rows.labels), device=rows.labels.device) % 2 == 0
     gain = -by_rate.label_log_p
@@ -110,7 +110,9 @@ def find_matrix(
     matrix, noise = describe_matrices(matrices, held_out.labels)
     away = path.held_out.difference(plain.losses, best._replace(doubt=plain.doubt).losses)
     possible = is_possible_share(count_wrong_labels(matrix, problem.labels), problem)
-    return matrix, noise, possible and away.mean > SURE_ERRORS * away.error
+    # on the rows that it was estimated from, each free entry of a matrix gains half a unit of log-likelihood by chance
+    by_chance = 0.5 * problem.n_classes * (problem.n_classes - 1) / path.held_out.n_rows
+    return matrix, noise, possible and away.mean - by_chance > SURE_ERRORS * away.error
 
 
 def describe_matrices(matrices: list[Tensor], labels: Tensor) -> tuple[Tensor, FoundNoise]:

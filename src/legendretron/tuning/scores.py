@@ -12,8 +12,8 @@ from torch import Tensor
 
 #: Most held-out rows that are doubted, whatever their number.
 DOUBTED_ROWS = 0.25
-#: Standard errors at which a difference is clear, and needs no further folds or strengths.
-CLEARLY = 3.0
+#: Standard errors at which a difference is sure: more than the usual two, as each is about the best of several fits.
+SURE_ERRORS = 2.5
 
 
 def held_out_loss(log_p: Tensor, labels: Tensor, doubt: float) -> Tensor:

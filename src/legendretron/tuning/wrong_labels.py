@@ -16,8 +16,8 @@ over the model's probability :math:`q` is near 0 for noise, and near 1 where the
 against noise, a learned link of three or more classes is asked again: it may fit where logistic regression does not.
 
 **Is it everywhere?** Random noise strikes clear rows too. So the share of wrong labels among the rows that trees are surest
-of is an upper bound. And the evidence must be strong, or most rows clear: otherwise noise cannot be told from classes that
-overlap. Of two classes and a few hundred rows, both are asked for.
+of is an upper bound. With a few hundred rows, the evidence must also be strong, and half of the rows clear: otherwise noise
+cannot be told from classes that overlap.
 
 **Votes.** Where each row has several votes, how often two of them agree tells the rate without any model, and votes of a row
 are put together before anything is fitted; see :func:`combine_votes`.
@@ -41,19 +41,16 @@ from legendretron.links.noise_models import mix_with_uniform, observed_loss, rep
 from legendretron.training.features import Features
 from legendretron.tuning.folds import Fold
 from legendretron.tuning.problem import ENOUGH, LabelledRows, Trees, TuningProblem, thin
+from legendretron.tuning.scores import SURE_ERRORS
 
 #: Powers of the probabilities to choose from: steps of a fifth, from a third to six times as sure.
 TEMPERATURES = tuple(float(1.2**power) for power in range(-6, 11))
-#: Standard errors of a claim about noise: more than the usual two, as each is about the best of several fits.
-SURE_ERRORS = 2.5
 #: Share of wrong labels below which there is little to gain, and a model that nearly fits looks like noise.
 _LEAST_SHARE = 0.05
 #: Highest rate that is searched, so that losses are finite.
 _HIGHEST = 0.98
 #: Highest rate that is believed: more cannot be told from labels by chance alone.
 _HIGHEST_BELIEVED = 0.85
-#: Probability of the true class from which a row is clear: it is as seldom wrong as does not matter.
-_CLEAR = 1.0 - _LEAST_SHARE
 #: Highest agreement of noise, which is near 0; that of a model that does not fit is near 1.
 _MOST_AGREEMENT = 0.1
 #: Neighbours that are asked, and the fewest suspicious rows: with fewer of either, chance decides.
@@ -62,7 +59,7 @@ _NEIGHBOURS = 5
 _SLACK = 1.3
 #: Log-likelihood of held-out labels that noise must add: strong evidence (p < 0.005) against classes that merely overlap.
 _EVIDENCE = 3.5
-#: Rows below which, of two classes, half of the rows must be clear, too.
+#: Rows below which evidence must be strong, and half of the rows clear: fewer tell noise from classes that overlap by chance.
 _FEW = 400
 #: Most votes of a row that shares are read as; more would be any shares that were rounded. And how far they may be off.
 _MOST_VOTES, _VOTE_ROUNDING = 9, 0.02
@@ -282,7 +279,8 @@ def estimate_rates(
         rate,
         training=_fit_rate(training.to_power(power))[1],
         error=float(1.0 / np.sqrt(max(information, 1e-12))),
-        clear=float(share @ (sharp.log_p.amax(-1) > math.log(_CLEAR)).to(share)),
+        # a row is clear if it is as seldom wrong as does not matter
+        clear=float(share @ (sharp.log_p.amax(-1) > math.log(1.0 - _LEAST_SHARE)).to(share)),
         evidence=max(0.0, (without - least) / float(part.weight.mean())),
     )
     return estimate, observe(held_out, estimate)
@@ -353,10 +351,7 @@ def is_possible(estimate: RateEstimate, problem: TuningProblem) -> bool:
     """Whether an estimate may be about noise, though the model may not fit: a model that fits better is to be asked."""
     rate = 0.5 * (estimate.held_out + estimate.lowest)
     strong, clear = estimate.evidence >= _EVIDENCE, estimate.clear >= 0.5
-    if problem.n_classes == 2:
-        told_apart = (strong and clear) or problem.features.n_rows >= _FEW
-    else:
-        told_apart = strong or clear
+    told_apart = (strong and clear) or problem.features.n_rows >= _FEW
     return _is_enough(estimate, problem) and rate <= min(_SLACK * estimate.most, _HIGHEST_BELIEVED) and told_apart
 
 

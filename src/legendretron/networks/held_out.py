@@ -1,4 +1,4 @@
-"""Wrong labels, by what networks predict for rows that they have not seen, and for rows that they have."""
+"""What is learned from predictions of networks for rows that they have not seen: wrong labels, and the link."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
+from legendretron.calibration.fitting import Calibration, calibrate, draw_folds
 from legendretron.links import LabelNoise, SymmetricNoise, TransitionNoise
 from legendretron.tuning.noise_matrix import describe_matrices, estimate_matrices, mean_matrix
 from legendretron.tuning.problem import LabelledRows, TuningProblem
 from legendretron.tuning.wrong_labels import FoundNoise, RateEstimate, check_estimate, estimate_rates, is_believable
-
-__all__ = ["LabelledPair", "find_noise"]
 
 #: Rate that networks expect whose predictions a first matrix is estimated from.
 _ROBUST = 0.5
@@ -26,23 +25,9 @@ def find_noise(
 ) -> tuple[FoundNoise, np.ndarray | None]:
     """Look for wrong labels, and train networks again if there are some.
 
-    Parameters
-    ----------
-    problem : TuningProblem
-        The table.
-    plain : LabelledPair
-        Predictions of networks that know of no noise.
-    train_with : callable
-        Trains others that do, and returns their predictions.
-    how : {"if it helps", "always", "matrix"}
-        As in :class:`~legendretron.tuning.problem.TuningProblem`.
-
-    Returns
-    -------
-    FoundNoise
-        Rates; with a rate of 0, networks that know of no noise are to be used.
-    ndarray of shape (C, C), optional
-        The transition matrix, if that was asked for.
+    ``plain`` are predictions of networks that know of no noise; ``train_with`` trains others that do. ``how`` is as in
+    :class:`~legendretron.tuning.problem.TuningProblem`. Returns rates, of which one of 0 means that networks that know of no
+    noise are to be used; and the transition matrix (C, C), if that was asked for.
     """
     n_classes, auto = problem.n_classes, how == "if it helps"
     estimate = _estimate(problem, plain)
@@ -70,3 +55,36 @@ def _estimate(problem: TuningProblem, pair: LabelledPair) -> RateEstimate:
     held_out, training, rows = pair
     estimate, observed = estimate_rates(held_out, training)
     return check_estimate(estimate, problem, rows, observed)
+
+
+def learn_map(
+    logits: np.ndarray,
+    labels: np.ndarray,
+    weight: np.ndarray,
+    noise: LabelNoise | None = None,
+    fold: np.ndarray | None = None,
+    device: torch.device | str = "cpu",
+) -> Calibration:
+    """The calibration map of held-out logits ``(n, C)``, and maps without each fold.
+
+    Rows count as many as there are, whatever their weights. Folds are drawn unless they are given, as those of rows that
+    belong together.
+    """
+    scores, observed, share = (
+        torch.as_tensor(values, device=device) for values in (logits, labels, weight / weight.mean())
+    )
+    if noise is None or isinstance(noise, SymmetricNoise):
+        replaced = 0.0 if noise is None else float(noise.rate())
+        return calibrate(scores, observed, share, fold=fold, every_fold=True, replaced=replaced)
+    # a matrix: each row counts for every class that it may be of, by what networks and label say together
+    n, n_classes = scores.shape
+    if fold is None:
+        fold = draw_folds(n)
+    joint = torch.softmax(scores, -1) * noise.matrix().to(scores).mT[observed]
+    posterior = (share.unsqueeze(1) * joint / joint.sum(1, keepdim=True)).reshape(-1)
+    counts = posterior > 1e-6
+    every = torch.arange(n_classes, device=device).repeat(n)
+    repeated = scores.repeat_interleave(n_classes, 0)
+    of_copies = np.repeat(fold, n_classes)[counts.cpu().numpy()]
+    found = calibrate(repeated[counts], every[counts], posterior[counts], fold=of_copies, every_fold=True)
+    return found._replace(fold=fold)
