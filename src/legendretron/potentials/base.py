@@ -72,9 +72,6 @@ class Potential(nn.Module, ABC):
     def _hessian(self, x: Tensor) -> Tensor: ...
 
     @abstractmethod
-    def _hessian_product(self, x: Tensor, v: Tensor) -> Tensor: ...
-
-    @abstractmethod
     def _hessian_solve(self, x: Tensor, v: Tensor) -> Tensor: ...
 
     def _inverse_gradient(self, y: Tensor) -> Tensor:
@@ -117,11 +114,6 @@ class Potential(nn.Module, ABC):
     def hessian(self, x: Tensor) -> Tensor:
         """Hessian, symmetric and positive definite: ``(..., K) -> (..., K, K)``."""
         return self._hessian(self._rows("x", x)).reshape(*x.shape, self.dim)
-
-    def hessian_product(self, x: Tensor, v: Tensor) -> Tensor:
-        """Hessian at ``x`` times ``v``, without forming it: ``(..., K), (..., K) -> (..., K)``."""
-        self._check_pair(x, v)
-        return self._hessian_product(self._rows("x", x), self._rows("v", v)).reshape(x.shape)
 
     def hessian_solve(self, x: Tensor, v: Tensor) -> Tensor:
         """Inverse Hessian at ``x`` times ``v``, without forming either: ``(..., K), (..., K) -> (..., K)``."""

@@ -295,12 +295,6 @@ class FICNN(Potential):
         eye = torch.eye(self.dim, dtype=x.dtype, device=x.device)
         return ridge.alpha.unsqueeze(-1) * eye + ridge.gamma.unsqueeze(-1) * (a.mT @ inner @ a)
 
-    def _hessian_product(self, x: Tensor, v: Tensor) -> Tensor:
-        ridge = self.ridge()
-        inner = self._inner_hessian(ridge, self._preactivations(ridge, x))
-        bent = (inner @ (v @ ridge.weight.mT).unsqueeze(-1)).squeeze(-1)
-        return ridge.alpha * v + (ridge.gamma * bent) @ ridge.weight
-
     def _hessian_solve(self, x: Tensor, v: Tensor) -> Tensor:
         ridge = self.ridge()
         inner = self._inner_hessian(ridge, self._preactivations(ridge, x))

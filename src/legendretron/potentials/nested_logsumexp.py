@@ -233,18 +233,6 @@ class NestedLogSumExp(Potential):
         eye = torch.eye(self.dim, dtype=torch.bool, device=x.device)
         return torch.where(eye, diagonal.unsqueeze(-1), off)
 
-    def _hessian_product(self, x: Tensor, v: Tensor) -> Tensor:
-        nests = self._nests(x)
-        pi = nests.log_pi.exp().unsqueeze(-1)
-        s = nests.log_s.exp()
-        spread = _subtract_mean(s, pi)[..., :-1]
-        s = s[..., :-1]
-        mu, beta = nests.mu.unsqueeze(-1), nests.beta.unsqueeze(-1)
-        row = v.unsqueeze(-2)
-        tempered = mu * s * (row - (s * row).sum(-1, keepdim=True))
-        between = beta * spread * (spread * row).sum(-1, keepdim=True)
-        return (pi * (tempered + between)).sum(-2)
-
     def _hessian_solve(self, x: Tensor, v: Tensor) -> Tensor:
         # H = J_softmax+(p) J_T with T the log-odds of p, so H^-1 v = J_T^-1 (v / p + sum(v) / p_C)
         p = self._log_proba(x).exp()
