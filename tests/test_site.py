@@ -1,4 +1,4 @@
-"""The documentation site: what it must hold, and that it is built from what is committed, without a network."""
+"""The documentation site: what it must contain, and that it is built from what is committed, without a network."""
 
 import importlib
 import inspect

@@ -217,14 +217,14 @@ def test_two_columns_for_one_class(run, tmp_path):
 def test_probabilities_that_are_none(run, predictions, tmp_path):
     words = ["calibrate", predictions / "logits_cal.csv", "-t", "label", "-o", tmp_path / "c", "--input", "proba"]
     error = run(*words, code=1).error
-    assert error.startswith("the data must hold probabilities")
+    assert error.startswith("the data must contain probabilities")
     assert "--input logits" in error
     # a calibrator of probabilities says the same of logits
     frame = pd.read_csv(predictions / "logits_cal.csv")
     frame.rename(columns=lambda name: f"p({name})").to_csv(tmp_path / "logits.csv", index=False)
     run("calibrate", predictions / "proba_cal.csv", "-t", "label", "-o", tmp_path / "c", "-q")
     error = run("predict", tmp_path / "c", tmp_path / "logits.csv", code=1).error
-    assert error.startswith(f"'{tmp_path / 'logits.csv'}', line 2: the data must hold prob")
+    assert error.startswith(f"'{tmp_path / 'logits.csv'}', line 2: the data must contain prob")
     assert "has no column 'p(ant)'" in run("predict", tmp_path / "c", predictions / "logits_cal.csv", code=1).error
 
 

@@ -78,8 +78,8 @@ def test_unknown_table(run, tmp_path):
 @pytest.mark.parametrize(("words", "part"), [
     (["table_libsvm", "--datasets", "iriss"], "there is no 'iriss'"),
     (["table_libsvm", "--model", "SVM"], "there is no 'SVM'"),
-    (["table_libsvm", "--noise", "2"], "noise must hold numbers from 0 to below 1, got [2.0]"),
-    (["table_libsvm", "--noise", "nan"], "noise must hold numbers from 0 to below 1, got [nan]"),
+    (["table_libsvm", "--noise", "2"], "noise must contain numbers from 0 to below 1, got [2.0]"),
+    (["table_libsvm", "--noise", "nan"], "noise must contain numbers from 0 to below 1, got [nan]"),
     (["table_libsvm", "--sizes", "5"], "table_libsvm has one training set size"),
     (["table_libsvm", "--device", "tpu"], "it must be 'cpu', 'cuda', 'cuda:N' or 'auto', got 'tpu'"),
     (["table_libsvm", "--data", "no/such/folder"], "there is no folder 'no/such/folder'"),

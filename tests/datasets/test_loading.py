@@ -264,7 +264,7 @@ def test_images_of_which_a_file_is_missing(tmp_path, small_images):
 def test_images_without_a_label_each(tmp_path, small_images):
     folder = write_images(tmp_path / "kmnist", 60, 20)
     (folder / "train-labels-idx1-ubyte.gz").write_bytes(gzip.compress(idx_bytes(np.arange(50) % 10)))
-    with pytest.raises(ValueError, match=r"train-labels-idx1-ubyte.gz' must hold a label for each of 60 images"):
+    with pytest.raises(ValueError, match=r"train-labels-idx1-ubyte.gz' must contain a label for each of 60 images"):
         load_images("kmnist", tmp_path)
 
 

@@ -82,7 +82,7 @@ def test_eta_of_zero_and_one():
 
 @pytest.mark.parametrize(("y", "message"), [
     ([0, 3], "got 3 in row 1"), ([-1, 0], "got -1 in row 0"), ([0.0, 1.0], "got float64"), ([[0, 1]], "one axis"),
-    (["a"], "must hold integers"), ([True, False], "got bool"),
+    (["a"], "must contain integers"), ([True, False], "got bool"),
 ])  # fmt: skip
 @pytest.mark.parametrize("eta", [0, 0.5])
 def test_wrong_labels(y, message, eta):

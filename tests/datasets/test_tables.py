@@ -130,7 +130,7 @@ BAD = {
     "two of a name in parquet": (parquet_with_two_of_a_name, "t.parquet", "more than one column 'a'"),
     "no name": (",a,y\n0,1,u\n1,2,v\n", "t.csv", "a column without a name .row numbers, often.; leave .*'Unnamed: 0'"),
     "no target": ("a,b,yy\n1,2,u\n", "t.csv", "no target column 'y'; it has 'a', 'b', 'yy'; did you mean 'yy'?"),
-    "no header": ("1,2\n3,4\n", "t.csv", "the first line must hold the names"),
+    "no header": ("1,2\n3,4\n", "t.csv", "the first line must contain the names"),
     "colons": ("a:b:y\n1:2:u\n", "t.csv", "no target column 'y'; it has 'a:b:y'"),
     "missing target": ("a,y\n1,u\n2,\n3,\n", "t.csv", "2 of 3 labels in .* in line 3, line 4; missing_labels="),
     "missing feature": ("a,b,y\n1,,u\n,,v\n3,3,u\n", "t.csv", "missing values .*: 'a' .1., 'b' .2., the first in line 2;"),

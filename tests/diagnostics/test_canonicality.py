@@ -56,7 +56,7 @@ def test_pairs_are_drawn_repeatably_and_at_most_as_many():
 
 
 @pytest.mark.parametrize(("link", "z", "message"), [
-    (CanonicalLink(3), torch.empty(0, 2), "z must hold at least one point"),
+    (CanonicalLink(3), torch.empty(0, 2), "z must contain at least one point"),
     (CanonicalLink(3), torch.full((3, 2), float("nan")), "z must be finite"),
     (torch.nn.Linear(2, 2), torch.zeros(3, 2), "link must be a legendretron Link, got Linear"),
     (CanonicalLink(3, run_shape=(2,)), torch.zeros(2, 2), "link must have no run axes"),

@@ -78,7 +78,7 @@ def test_what_was_recalibrated_elsewhere_is_taken():
         decompose(y, q)
     with pytest.raises(ValueError, match="loss must be one of 'log', 'brier', got 'hinge'"):
         decompose(y, q, "hinge", calibrated=p)
-    with pytest.raises(ValueError, match="p must hold probabilities"):
+    with pytest.raises(ValueError, match="p must contain probabilities"):
         decompose(y, 2 * q)
 
 

@@ -27,7 +27,7 @@ def test_falls_flats_and_values_outside_are_counted():
 
 @pytest.mark.parametrize(("link", "z", "message"), [
     (3, [0.0, 1.0], "inverse_link must be a function, got int"),
-    (expit, [1.0, 1.0], "z must hold at least two distinct finite points, got 1"),
+    (expit, [1.0, 1.0], "z must contain at least two distinct finite points, got 1"),
     (lambda z: np.where(z >= 1, np.nan, 0.5), [0.0, 1.0, 2.0], "inverse_link must return finite values, .* first at z=1"),
     (lambda z: np.where(z >= 1, np.inf, 0.5), [0.0, 1.0, 2.0], "inverse_link must return finite values"),
     (lambda z: 0.5, [0.0, 1.0], "must return the shape it is given"),

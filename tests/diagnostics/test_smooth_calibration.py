@@ -110,7 +110,7 @@ def test_extreme_predictions():
     ({"kind": "classwise", "column": 2}, "column must be less than the 2 columns of p, got 2"),
     ({"bandwidth": "wide"}, "bandwidth must be"),
     ({"seed": -1}, "seed must be"),
-    *(({"sample_weight": bad}, "sample_weight must hold 10") for bad in ([1.0], [-1.0] * 10, [0.0] * 10, [np.nan] * 10)),
+    *(({"sample_weight": bad}, "sample_weight must contain 10") for bad in ([1.0], [-1.0] * 10, [0.0] * 10, [np.nan] * 10)),
 ])  # fmt: skip
 def test_bad_input(changes, message):
     with pytest.raises(ValueError, match=message):

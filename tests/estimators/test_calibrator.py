@@ -383,7 +383,7 @@ def test_forged_files_are_refused(name, tmp_path):
 
 
 @pytest.mark.parametrize(("parameters", "X", "message"), [
-    ({"input": "proba"}, LOGITS, "X must hold probabilities"),
+    ({"input": "proba"}, LOGITS, "X must contain probabilities"),
     ({"input": "proba"}, 0.8 * proba(LOGITS), "divide each row by its sum"),
     ({"classes": [0, 1]}, LOGITS, "labels of 4 columns of scores, got 2"),
     ({"classes": [1, 0, 2, 3]}, LOGITS, "classes must be different"),

@@ -117,7 +117,7 @@ FORGERIES = {
     # noise
     "a plan too short": ("rate", setting("label_noise", "plan", to=[0.1]), "label noise must be 6 numbers"),
     "an interval upside down": ("rate", setting("label_noise", "plan", to=[0.1, 1, 0, 0.3, 0.4, 0.3]), "must have shares"),
-    "a matrix of no probabilities": ("matrix", filling("label_noise", "matrix", value=-1.0), "must hold probabilities"),
+    "a matrix of no probabilities": ("matrix", filling("label_noise", "matrix", value=-1.0), "must contain probabilities"),
     # classes
     "classes twice": ("softmax", setting("classes", "values", to=[0, 1, 1]), "values must be sorted and different"),
     "classes nested": ("softmax", setting("classes", to={"dtype": "object", "values": [[0]] * 3}), "values must be a list"),

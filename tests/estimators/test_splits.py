@@ -47,7 +47,7 @@ def test_a_strength_for_every_split(estimator):
         log_p = alone.predict_log_proba(X[rows[r]])
         assert loss[r] == pytest.approx(-log_p[np.arange(75), labels[r]].mean(), rel=1e-5)
         assert accuracy[r] == pytest.approx((log_p.argmax(1) == labels[r]).mean())
-    with pytest.raises(ValueError, match="alphas must hold one strength per split, 3, got 1"):
+    with pytest.raises(ValueError, match="alphas must contain one strength per split, 3, got 1"):
         fit_splits(estimator, X, y, rows, [4, 4, 4], alphas=[0.1])
     with pytest.raises(ValueError, match="alphas must be finite and not negative"):
         fit_splits(estimator, X, y, rows, [4, 4, 4], alphas=[0.1, -1.0, 0.1])
@@ -69,9 +69,9 @@ def test_class_weights_and_precision_are_those_of_a_fit():
     *(({other: value}, {}, r"for splits to be trained side by side, got .*; fit others one by one")
       for other, value in (("alpha", "auto"), ("standardize", True), ("early_stopping", True), ("label_noise", 0.1))),
     ({"alpha": -1}, {}, "alpha must be"),
-    ({}, {"y": np.arange(150) + 1}, "y must hold 150 classes numbered from 0 without gaps"),
+    ({}, {"y": np.arange(150) + 1}, "y must contain 150 classes numbered from 0 without gaps"),
     ({}, {"X": np.full((150, 4), np.nan)}, "NaN"),
-    ({}, {"random_states": [0, 1]}, "random_states must hold one seed per split, 1, got 2"),
+    ({}, {"random_states": [0, 1]}, "random_states must contain one seed per split, 1, got 2"),
 ])  # fmt: skip
 def test_refusals(parameters, changes, message):
     X, y = load_iris(return_X_y=True)

@@ -192,7 +192,7 @@ def test_runs_that_do_not_fit_are_trained_in_parts(data_folder, tmp_path, monkey
     ({"datasets": ["mnist"]}, "there is no 'mnist'"),
     ({"models": ["SVM"]}, r"models of table_libsvm are 'LegendreTron', .* there is no 'SVM'"),
     ({"seeds": 0}, "seeds must be an integer of at least 1, got 0"),
-    ({"noise": [1.5]}, r"noise must hold numbers from 0 to below 1, got \[1.5\]"),
+    ({"noise": [1.5]}, r"noise must contain numbers from 0 to below 1, got \[1.5\]"),
     ({"sizes": [50]}, "table_libsvm has one training set size; leave sizes out"),
     ({"noise": [0.1, 0.1]}, "noise of table_libsvm must not be empty or contain duplicates"),
     ({"sizes": [0]}, "has one training set size"),

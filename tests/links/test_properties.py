@@ -189,8 +189,11 @@ def test_wrong_input_is_refused_with_its_name(name):
         (lambda: link(torch.zeros(5, 3, dtype=torch.int64)), "z must have a floating-point dtype, got torch.int64"),
         (lambda: link.link(torch.full((5, 3), 1 / 3)), r"p must have shape \(\.\.\., 4\), got \(5, 3\)"),
         (lambda: link.link(torch.full((5, 4), 0.5)), "p must sum to 1 along its last axis, but is off by 1"),
-        (lambda: link.link(torch.tensor([1.0, 0.5, -0.5, 0.0])), "p must hold probabilities, .* is -0.5"),
-        (lambda: link.link(torch.full((4,), float("nan"))), "p must hold probabilities, but its smallest entry is nan"),
+        (lambda: link.link(torch.tensor([1.0, 0.5, -0.5, 0.0])), "p must contain probabilities, .* is -0.5"),
+        (
+            lambda: link.link(torch.full((4,), float("nan"))),
+            "p must contain probabilities, but its smallest entry is nan",
+        ),
         (lambda: link.link(torch.tensor([0.5, 0.5, 0.0, 0.0])), "p must lie inside the simplex"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -138,7 +138,7 @@ def refuses_masks(name, x):
 def test_bad_input_is_refused_with_its_name(name, c):
     loss = LOSSES[name](c)
     p = possible_proba(name, 4, c, key="p")
-    with pytest.raises(ValueError, match="p must hold probabilities"):
+    with pytest.raises(ValueError, match="p must contain probabilities"):
         loss.partial_losses(-p)
     with pytest.raises(ValueError, match="q must sum to 1"):
         loss.expected_loss(p, 2 * p)
@@ -154,7 +154,7 @@ def test_mean_loss(name, c):
     weight = torch.linspace(0, 2, 20, dtype=torch.float64)
     assert torch.allclose(loss.mean_loss(p, y), picked.mean())
     assert torch.allclose(loss.mean_loss(p, y, weight), (picked * weight).sum() / weight.sum())
-    with pytest.raises(ValueError, match=f"y must hold labels from 0 to {c - 1}, got {c}"):
+    with pytest.raises(ValueError, match=f"y must contain labels from 0 to {c - 1}, got {c}"):
         loss.mean_loss(p, y + 1 if c < 20 else y.clone().fill_(c))
     with pytest.raises(ValueError, match=r"y must have shape \(20,\), got \(5,\)"):
         loss.mean_loss(p, y[:5])

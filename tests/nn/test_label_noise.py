@@ -270,7 +270,7 @@ def test_other_errors():
         LegendreHead(D, C, link=NoisyLink(SoftmaxLink(C), TransitionNoise(FLIPS)), label_noise="learn")
     with pytest.raises(ValueError, match="build the LegendreHead with label_noise='learn'"):
         LegendreHead(D, C).label_quality(features(), torch.zeros(7, dtype=torch.long))
-    with pytest.raises(ValueError, match="labels must hold labels from 0 to 4, got 5"):
+    with pytest.raises(ValueError, match="labels must contain labels from 0 to 4, got 5"):
         LegendreHead(D, C, label_noise=0.1).label_quality(features(), torch.full((7,), 5))
     with pytest.raises(ValueError, match=r"labels must have shape \(7,\)"):
         LegendreHead(D, C, label_noise=0.1).label_quality(features(), torch.zeros(6, dtype=torch.long))

@@ -51,5 +51,5 @@ def test_links_and_bad_input(two):
         CanonicalityDisplay.from_estimator(two[2], X, max_points=0)
     with pytest.raises(ValueError, match="link must be a legendretron Link, got int"):
         CanonicalityDisplay.from_links({"a": 3}, torch.zeros(1, 2))
-    with pytest.raises(ValueError, match="measured must hold at least one model"):
+    with pytest.raises(ValueError, match="measured must contain at least one model"):
         CanonicalityDisplay({})

@@ -67,12 +67,12 @@ def test_from_an_estimator():
 
 
 @pytest.mark.parametrize(("settings", "message"), [
-    ({"quality": []}, "quality must hold one probability per row, got shape"),
-    ({"quality": [[0.1]]}, "quality must hold one probability per row, got shape"),
-    ({"quality": [0.1, np.nan]}, "quality must hold probabilities"),
+    ({"quality": []}, "quality must contain one probability per row, got shape"),
+    ({"quality": [[0.1]]}, "quality must contain one probability per row, got shape"),
+    ({"quality": [0.1, np.nan]}, "quality must contain probabilities"),
     ({"quality": [0.1], "threshold": 2.0}, "threshold must be a probability, from 0 to 1, got 2.0"),
-    ({"quality": [0.1], "wrong": [True, False]}, "wrong must hold True or False for each of 1 rows"),
-    ({"quality": [0.1], "wrong": [1]}, "wrong must hold True or False for each of 1 rows, got int"),
+    ({"quality": [0.1], "wrong": [True, False]}, "wrong must contain True or False for each of 1 rows"),
+    ({"quality": [0.1], "wrong": [1]}, "wrong must contain True or False for each of 1 rows, got int"),
 ])  # fmt: skip
 def test_bad_input(settings, message):
     with pytest.raises(ValueError, match=message):

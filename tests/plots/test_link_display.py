@@ -68,7 +68,7 @@ def test_bad_input(two, three):
         LinkDisplay.from_estimator(clf, level=0.0)
     with pytest.raises(ValueError, match=r"the curve of 'a' must have shape \(2,\)"):
         LinkDisplay([0.0, 1.0], {"a": np.zeros(3)})
-    with pytest.raises(ValueError, match="z must hold finite predictors"):
+    with pytest.raises(ValueError, match="z must contain finite predictors"):
         LinkDisplay([0.0, np.nan], {"a": np.zeros(2)})
 
     class Flat(ClassifierMixin, BaseEstimator):

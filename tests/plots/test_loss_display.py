@@ -82,7 +82,7 @@ def test_bad_input(two, three):
         LossDisplay.from_estimator(LogisticRegression().fit(X, y))
     with pytest.raises(NotFittedError):
         LossDisplay.from_estimator(clone(clf))
-    with pytest.raises(ValueError, match="estimator must hold at least one model"):
+    with pytest.raises(ValueError, match="estimator must contain at least one model"):
         LossDisplay.from_estimator([])
     with pytest.raises(ValueError, match="name is for a single model"):
         LossDisplay.from_estimator([clf], name="a")

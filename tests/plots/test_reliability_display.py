@@ -116,9 +116,9 @@ def test_every_curve_looks_different():
     ({"y": np.append(Y[:-1], "fox")}, "y holds 4 classes .*predictions have 3 columns; name the classes"),
     ({"y": Y, "classes": ["cat", "dog", "fox"]}, "y holds the label 'eel', which is not among the classes"),
     ({"y": Y, "classes": ["cat", "dog"]}, "classes must name 3 different classes"),
-    ({"y": Y[:, None]}, "y must hold one label for each row"),
-    ({"predictions": {}}, "predictions must hold at least one model"),
-    ({"predictions": 2 * P}, "p must hold probabilities"),
+    ({"y": Y[:, None]}, "y must contain one label for each row"),
+    ({"predictions": {}}, "predictions must contain at least one model"),
+    ({"predictions": 2 * P}, "p must contain probabilities"),
     ({"predictions": {"a": P, "b": P[:, :2]}}, r"predictions of 'b' must have shape \(2000, 3\)"),
     ({"predictions": {"a": P.astype(str)}}, "predictions of 'a' must be numbers"),
     ({"predictions": {"a": P[:, :1]}}, r"predictions of 'a' must have shape \(n, C\)"),
@@ -147,7 +147,7 @@ def test_bad_estimators_and_curves(three):
         ReliabilityDisplay.from_estimator(StandardScaler().fit(X), X, y)
     with pytest.raises(ValueError, match="the curve of 'a' must come from calibration_curve"):
         ReliabilityDisplay({"a": 3})
-    with pytest.raises(ValueError, match="ax must hold 3 axes"):
+    with pytest.raises(ValueError, match="ax must contain 3 axes"):
         ClasswiseReliabilityDisplay.from_estimator(composite, X, y, ax=plt.subplots()[1])
     with pytest.raises(ValueError, match="at least one class"):
         ClasswiseReliabilityDisplay.from_estimator(composite, X, y, labels=[])

@@ -60,7 +60,7 @@ def test_triangle_bad_input(two, three):
         TriangleDisplay.from_estimator(two[2])
     with pytest.raises(ValueError, match="quantity must be one of"):
         TriangleDisplay.from_estimator(three[3], quantity="risk")
-    with pytest.raises(ValueError, match="ax must hold 4 axes, one for each panel, got 1"):
+    with pytest.raises(ValueError, match="ax must contain 4 axes, one for each panel, got 1"):
         TriangleDisplay.from_estimator(three[3], ax=plt.subplots()[1])
     with pytest.raises(ValueError, match="loss must be a proper loss, got int"):
         TriangleDisplay.from_loss(3)
@@ -151,11 +151,11 @@ def test_map_bad_input(two, three):
         ProbabilityMapDisplay.from_estimator(composite, X[:1], ["rose"])
     with pytest.raises(ValueError, match="there must be a label for each row of data, got 2 labels"):
         ProbabilityMapDisplay.from_estimator(composite, X[:1], y[:2])
-    with pytest.raises(ValueError, match="p must hold probabilities"):
+    with pytest.raises(ValueError, match="p must contain probabilities"):
         ProbabilityMapDisplay.from_predictions(y, np.ones((150, 3)))
     with pytest.raises(ValueError, match="space='predictors' needs a link"):
         ProbabilityMapDisplay.from_predictions(y, np.full((150, 3), 1 / 3)).plot()
-    with pytest.raises(ValueError, match="z must hold finite predictors"):
+    with pytest.raises(ValueError, match="z must contain finite predictors"):
         ProbabilityMapDisplay(CompositeLink(3), z=np.ones((4, 3)))
 
 

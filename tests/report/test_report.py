@@ -313,7 +313,7 @@ def test_probabilities_of_zero_are_told():
     [
         ({"y": ["e"] * 120}, r"y holds labels that the model does not know: 'e'; it knows"),
         ({"y": ["d"] * 120}, "y holds one class only, 'd'.*give rows of at least two classes"),
-        ({"y": []}, "y must hold at least one label"),
+        ({"y": []}, "y must contain at least one label"),
         ({"X": np.zeros((3, 5))}, "X must have a row for each of 120 labels, got 3 rows"),
         ({"model": LogisticRegression()}, "not fitted"),
         ({"model": SVC().fit([[0], [1]], [0, 1])}, "model must be a classifier with predict_proba, got SVC"),
@@ -321,7 +321,7 @@ def test_probabilities_of_zero_are_told():
         ({"against": (Given(NAMES), np.zeros((2, 3)))}, "X of against must have a row for each of 120 labels, got 2"),
         ({"name": ""}, "name must be text that is not empty"),
         ({"against_name": "x"}, "against_name is for a second model"),
-        ({"row_numbers": [1, 2]}, "row_numbers must hold an integer for each of 120 labels, got int64 of shape"),
+        ({"row_numbers": [1, 2]}, "row_numbers must contain an integer for each of 120 labels, got int64 of shape"),
         ({"random_state": -1}, "random_state must be an integer of at least 0"),
         ({"sample_weight": np.full(120, -1.0)}, "Negative values|negative"),
     ],

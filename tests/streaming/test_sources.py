@@ -196,7 +196,7 @@ def test_loaders_must_not_shuffle():
         ([(np.eye(3), np.arange(3)), (np.eye(3), np.arange(2))], r"batch 2 of the source: y must be of shape \(3,\)"),
         ([(np.eye(3), np.arange(3)), (np.eye(2), np.arange(2))], "batch 2 of the source: has 2 features"),
         ([(np.eye(3), np.arange(3)), (np.eye(3), np.array(["a", "b", "c"]))], "batch 2 .* labels of another type"),
-        ([(np.array([["a"]]), np.arange(1))], "batch 1 of the source: X must hold numbers"),
+        ([(np.array([["a"]]), np.arange(1))], "batch 1 of the source: X must contain numbers"),
         ([(np.eye(2), np.arange(2), np.zeros(2))], "source has no row with a positive weight"),
         ([(np.eye(2), np.array([None, "a"], dtype=object))], "the label is missing in row 0"),
         ([(np.full((2, 1), 1e308) * [[1], [-1]], np.arange(2))], "too large to take a variance"),

@@ -74,7 +74,7 @@ def check_known(place: str, names: list[str], wanted: Sequence[str], role: str =
     elif len(names) == 1 and any(mark in names[0] for mark in ";\t|"):
         hint = "; its columns seem not to be separated by commas (or, in TSV, by tabs)."
     elif all(map(is_number, names)):
-        hint = "; the first line must hold the names of the columns."
+        hint = "; the first line must contain the names of the columns."
     raise ValueError(f"{place} has no {role}column {quoted(lacking)}; it has {quoted(names, most=20)}{hint}")
 
 

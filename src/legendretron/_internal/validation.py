@@ -131,7 +131,7 @@ def check_proba(
         return tensor
     low = float(values.min())
     if not low >= 0.0:  # also catches NaN
-        raise ValueError(f"{name} must hold probabilities, but its smallest entry is {low}.")
+        raise ValueError(f"{name} must contain probabilities, but its smallest entry is {low}.")
     slack = max(_SUM_SLACK, 10.0 * torch.finfo(values.dtype).eps ** 0.5)
     off = float((values.sum(-1) - 1.0).abs().max())
     if not off <= slack:
@@ -169,5 +169,5 @@ def check_labels(
     if ignore_index is not None:
         bad &= labels != ignore_index
     if bool(bad.any()):
-        raise ValueError(f"{name} must hold labels from 0 to {n_classes - 1}, got {int(labels[bad].flatten()[0])}.")
+        raise ValueError(f"{name} must contain labels from 0 to {n_classes - 1}, got {int(labels[bad].flatten()[0])}.")
     return labels

@@ -238,7 +238,7 @@ def weights_of(table: Table, column: str) -> np.ndarray:
     bad = ~(np.isfinite(weights) & (weights >= 0))
     if bad.any():
         raise ValueError(
-            f"column {column!r} of {str(table.path)!r} must hold weights that are numbers and not negative, got "
+            f"column {column!r} of {str(table.path)!r} must contain weights that are numbers and not negative, got "
             f"{kept[bad].iloc[0]!r} among them; mend the column, or leave out --weight."
         )
     return weights

@@ -231,9 +231,9 @@ def load_images(
         try:
             pixels, labels = map(read_idx, found)
             if pixels.shape[1:] != (28, 28):
-                raise ValueError(f"{str(found[0])!r} must hold images of 28 x 28 pixels, got {pixels.shape[1:]}.")
+                raise ValueError(f"{str(found[0])!r} must contain images of 28 x 28 pixels, got {pixels.shape[1:]}.")
             if labels.shape != (len(pixels),):
-                raise ValueError(f"{str(found[1])!r} must hold a label for each of {len(pixels)} images.")
+                raise ValueError(f"{str(found[1])!r} must contain a label for each of {len(pixels)} images.")
             _check_rows(info, state, len(pixels), rows)
             _check_labels(info, labels, found[1])
         except ValueError as error:
@@ -247,7 +247,7 @@ def _find_part(info: DatasetInfo, folder: Path, pattern: str) -> Path:
     files = sorted(folder.glob(pattern))
     if len(files) != 1:
         name = pattern.replace("*", "")
-        raise ValueError(f"{str(folder)!r} must hold one file {name}, found {len(files)}. {info.how_to_get}")
+        raise ValueError(f"{str(folder)!r} must contain one file {name}, found {len(files)}. {info.how_to_get}")
     return files[0]
 
 
@@ -260,7 +260,7 @@ def _download(
         need = f"the files {', '.join(info.files)}" if info.kind == "images" else f"one of {', '.join(info.files)}"
         where = f"its sub-folder {info.name}" if info.kind == "images" else "its sub-folder libsvm"
         raise ValueError(
-            f"{info.name} ({info.shape}) is {state} in {searched!r}: it or {where} must hold {need}. {info.how_to_get}"
+            f"{info.name} ({info.shape}) is {state} in {searched!r}: it or {where} must contain {need}. {info.how_to_get}"
         )
     paths = [folder / file.name for file in info.remote_files]
     for file, path in zip(info.remote_files, paths, strict=True):

@@ -139,10 +139,12 @@ def _check_labels(y: Any, n_classes: int) -> np.ndarray:
     if labels.ndim != 1:
         raise ValueError(f"y must have one axis, got shape {labels.shape}.")
     if labels.size and not np.issubdtype(labels.dtype, np.integer):
-        raise ValueError(f"y must hold integers from 0 to {n_classes - 1}, got {labels.dtype}; encode labels first.")
+        raise ValueError(f"y must contain integers from 0 to {n_classes - 1}, got {labels.dtype}; encode labels first.")
     wrong = np.flatnonzero((labels < 0) | (labels >= n_classes))
     if len(wrong):
-        raise ValueError(f"y must hold integers from 0 to {n_classes - 1}, got {labels[wrong[0]]} in row {wrong[0]}.")
+        raise ValueError(
+            f"y must contain integers from 0 to {n_classes - 1}, got {labels[wrong[0]]} in row {wrong[0]}."
+        )
     return labels.astype(np.int64)
 
 

@@ -1,4 +1,4 @@
-"""The 18 data sets of the LegendreTron paper: what they are, who publishes them, and what their files must hold.
+"""The 18 data sets of the LegendreTron paper: what they are, who publishes them, and what their files must contain.
 
 Counts refer to the files that the paper's tables name. Checksums, where known, are those of the published files; they are
 used for downloads only, since a recompressed copy has another checksum. Licences are quoted from the sources.

@@ -106,7 +106,7 @@ def row_weights(sample_weight: ArrayLike | None, n_rows: int) -> np.ndarray:
     weight = np.asarray(sample_weight, dtype=float)
     if weight.shape != (n_rows,) or not np.isfinite(weight).all() or weight.min() < 0 or not weight.max() > 0:
         raise ValueError(
-            f"sample_weight must hold {n_rows} finite numbers that are not negative and not all zero, got shape "
+            f"sample_weight must contain {n_rows} finite numbers that are not negative and not all zero, got shape "
             f"{weight.shape}."
         )
     weight = weight / weight.max()  # sums must not overflow
@@ -124,11 +124,11 @@ def outcomes(y: ArrayLike, p: ArrayLike, kind: str = "top", column: int | None =
         raise ValueError(f"p must have shape (n, C) with n >= 1 and C >= 2, got {p.shape}.")
     if y.shape != (len(p),) or y.dtype.kind not in "iu" or y.min() < 0 or y.max() >= p.shape[1]:
         raise ValueError(
-            f"y must hold {len(p)} labels from 0 to {p.shape[1] - 1}, got shape {y.shape}, dtype {y.dtype}."
+            f"y must contain {len(p)} labels from 0 to {p.shape[1] - 1}, got shape {y.shape}, dtype {y.dtype}."
         )
     # no entry is negative, and NaN and infinities show in the sum: no copy of p is needed
     if not (p.min() >= 0 and np.allclose(p.sum(1, dtype=float), 1, atol=1e-4)):
-        raise ValueError("p must hold probabilities that sum to 1 in every row.")
+        raise ValueError("p must contain probabilities that sum to 1 in every row.")
     if (kind == "classwise") != (column is not None):
         raise ValueError(f"column must be given with kind='classwise', and only then, got {column!r} with {kind!r}.")
     if column is not None:

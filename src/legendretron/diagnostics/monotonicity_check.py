@@ -74,7 +74,7 @@ def monotonicity(inverse_link: Callable[[np.ndarray], np.ndarray], z: ArrayLike)
         raise ValueError(f"inverse_link must be a function, got {type(inverse_link).__name__}.")
     points = np.unique(np.asarray(z, dtype=np.float64))
     if len(points) < 2 or not np.isfinite(points).all():
-        raise ValueError(f"z must hold at least two distinct finite points, got {len(points)}.")
+        raise ValueError(f"z must contain at least two distinct finite points, got {len(points)}.")
     p = np.asarray(inverse_link(points), dtype=np.float64)
     if p.shape != points.shape:
         raise ValueError(f"inverse_link must return the shape it is given, {points.shape}, got {p.shape}.")

@@ -138,7 +138,7 @@ def link_test(estimator: Any, X: Any, y: Any) -> LinkTest:
     if y.ndim != 1:
         raise ValueError(f"y must be one label for each row, got an array of shape {y.shape}.")
     if not (known := np.isin(y, classes)).all():
-        raise ValueError(f"y must hold labels of the classes {classes.tolist()}, got {set(y[~known].tolist())}.")
+        raise ValueError(f"y must contain labels of the classes {classes.tolist()}, got {set(y[~known].tolist())}.")
     check_consistent_length(X, y)
     labels = np.searchsorted(classes, y)
     if hasattr(estimator, "predict_log_proba"):

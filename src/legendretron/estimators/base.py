@@ -164,7 +164,7 @@ class LinearLinkClassifier(LinearPredictor):
             if len(unknown):
                 raise ValueError(f"y holds labels that are not in classes: {unknown}; classes are {known}.")
             if len(known) < 2:
-                raise ValueError(f"classes must hold at least 2 classes, got only one class: {known.tolist()[0]!r}.")
+                raise ValueError(f"classes must contain at least 2 classes, got only one class: {known.tolist()[0]!r}.")
             calls = 0 if first else int(getattr(self, "n_iter_", 0))
             seed = int(check_random_state(self.random_state).randint(2**31 - 1 - calls)) + calls
             self._train(X, y, weight, known, seed, not first, online=True)

@@ -48,7 +48,7 @@ def apply_class_weight(class_weight: Any, y: np.ndarray, weight: np.ndarray) -> 
     if isinstance(class_weight, dict):
         values = np.asarray(list(class_weight.values()), dtype=float)
         if not (np.isfinite(values).all() and (values >= 0).all()):
-            raise ValueError(f"class_weight must hold finite, non-negative weights, got {class_weight!r}.")
+            raise ValueError(f"class_weight must contain finite, non-negative weights, got {class_weight!r}.")
     if class_weight is not None:
         present = weight > 0
         factors[present] = compute_sample_weight(class_weight, y[present])

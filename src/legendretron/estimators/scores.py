@@ -41,7 +41,7 @@ class ScoreForm(NamedTuple):
         """Raise a ``ValueError`` if probabilities are expected and these are none."""
         if self.is_proba and not _are_probabilities(X, _SLACK_IF_GIVEN):
             raise ValueError(
-                f"{spell('X')} must hold probabilities, in rows that are not negative and sum to 1. If they "
+                f"{spell('X')} must contain probabilities, in rows that are not negative and sum to 1. If they "
                 f"are rounded, divide each row by its sum; if these are logits, fit a calibrator with "
                 f"{spell('input', 'logits')} on logits."
             )

@@ -47,7 +47,9 @@ class SoftLabels(NamedTuple):
         try:
             shares = np.asarray(y, dtype=np.float64)
         except (TypeError, ValueError) as error:
-            raise ValueError(f"y has a column for each class, which must hold shares, from 0 to 1: {error}.") from error
+            raise ValueError(
+                f"y has a column for each class, which must contain shares, from 0 to 1: {error}."
+            ) from error
         _check(shares, labels)
         if labels.dtype.kind == "O" and all(isinstance(label, str) for label in labels):
             labels = labels.astype(str)
@@ -82,7 +84,7 @@ def _check(shares: np.ndarray, labels: np.ndarray) -> None:
     if not np.isfinite(shares).all() or (shares < 0.0).any():
         row = int(np.flatnonzero((~np.isfinite(shares) | (shares < 0.0)).any(1))[0])
         raise ValueError(
-            f"y must hold shares of the classes, from 0 to 1, got {shares[row].tolist()} in row {row} (from 0)."
+            f"y must contain shares of the classes, from 0 to 1, got {shares[row].tolist()} in row {row} (from 0)."
         )
     total = shares.sum(1)
     wrong = np.flatnonzero(np.abs(total - 1.0) > _ROUNDING)

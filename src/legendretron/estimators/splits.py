@@ -93,9 +93,9 @@ def fit_splits(
     if estimator.warm_start:
         raise ValueError("estimator must have warm_start=False to be fitted on splits, got warm_start=True.")
     if len(random_states) != len(train_rows):
-        raise ValueError(f"random_states must hold one seed per split, {len(train_rows)}, got {len(random_states)}.")
+        raise ValueError(f"random_states must contain one seed per split, {len(train_rows)}, got {len(random_states)}.")
     if alphas is not None and len(alphas) != len(train_rows):
-        raise ValueError(f"alphas must hold one strength per split, {len(train_rows)}, got {len(alphas)}.")
+        raise ValueError(f"alphas must contain one strength per split, {len(train_rows)}, got {len(alphas)}.")
     if alphas is not None and not all(np.isfinite(alpha) and alpha >= 0.0 for alpha in alphas):
         raise ValueError(f"alphas must be finite and not negative, got {list(alphas)}.")
     validate_parameters(estimator)
@@ -103,7 +103,7 @@ def fit_splits(
     y = np.asarray(y)
     if y.shape != (X.shape[0],) or y.dtype.kind not in "iu" or not np.array_equal(np.unique(y), np.arange(y.max() + 1)):
         raise ValueError(
-            f"y must hold {X.shape[0]} classes numbered from 0 without gaps; see numpy.unique(return_inverse)."
+            f"y must contain {X.shape[0]} classes numbered from 0 without gaps; see numpy.unique(return_inverse)."
         )
     if alphas is not None and estimator.alpha == "auto":
         estimator.set_params(alpha=float(alphas[0]))

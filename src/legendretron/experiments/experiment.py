@@ -206,7 +206,7 @@ class Experiment:
                 raise ValueError(f"{self.name} has no label noise; leave noise out.")
             chosen["noise"] = tuple(float(level) for level in noise)
             if not all(0.0 <= level < 1.0 for level in chosen["noise"]):
-                raise ValueError(f"noise must hold numbers from 0 to below 1, got {list(chosen['noise'])}.")
+                raise ValueError(f"noise must contain numbers from 0 to below 1, got {list(chosen['noise'])}.")
         if sizes is not None:
             if self.sizes == (None,):
                 raise ValueError(f"{self.name} has one training set size; leave sizes out.")

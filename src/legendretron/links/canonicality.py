@@ -146,7 +146,7 @@ def check_points(link: Link, z: Any) -> Tensor:
     k = check_single_link(link).n_classes - 1
     points = check_last_axis("z", torch.as_tensor(z), k).reshape(-1, k).detach()
     if points.shape[0] == 0:
-        raise ValueError("z must hold at least one point, got none.")
+        raise ValueError("z must contain at least one point, got none.")
     if not bool(torch.isfinite(points).all()):
         raise ValueError("z must be finite, got NaN or infinite entries.")
     return points

@@ -496,7 +496,7 @@ def _check_matrix(matrix: Tensor, learned: bool) -> None:
     check_float_tensor("matrix", matrix)
     values = matrix.double()
     if not bool(torch.isfinite(values).all()) or bool((values < 0.0).any()):
-        raise ValueError("matrix must hold probabilities: finite, and none below 0.")
+        raise ValueError("matrix must contain probabilities: finite, and none below 0.")
     sums = values.sum(1)
     if bool((sums - 1.0).abs().max() > 1e-4):
         worst = int((sums - 1.0).abs().argmax())

@@ -112,7 +112,7 @@ def make_reduction(
             size = "C" if n_classes is None else n_classes
             raise ValueError(f"weight must have shape ({size},), one number for each class, got {tuple(weight.shape)}.")
         if not bool(((weight >= 0) & torch.isfinite(weight)).all()):
-            raise ValueError(f"weight must hold finite non-negative numbers, one for each class, got {weight}.")
+            raise ValueError(f"weight must contain finite non-negative numbers, one for each class, got {weight}.")
     reduction = check_choice("reduction", reduction, ("mean", "sum", "none"))
     if isinstance(ignore_index, bool) or not isinstance(ignore_index, int):
         raise ValueError(f"ignore_index must be an integer, got {ignore_index!r}.")

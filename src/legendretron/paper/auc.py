@@ -267,7 +267,7 @@ def execute(batch: Batch, resources: Resources) -> Outcome:
     """Train on all training images, on the CPU, and score the test images."""
     if batch.source != "complete":
         raise ValueError(
-            f"data must hold all 60,000 training and 10,000 test images of {source_of(batch.dataset)}, since the paper's "
+            f"data must contain all 60,000 training and 10,000 test images of {source_of(batch.dataset)}, since the paper's "
             "AUCs are of all; got a subset. Give a folder with the complete set, or none to download it."
         )
     data = load_problem(batch, resources)

@@ -152,7 +152,7 @@ def pixel_features(dataset: str, images: ImageSet) -> np.ndarray:
     train, test = (part.reshape(len(part), -1).astype(np.float64) for part in (images.train_images, images.test_images))
     mean, scale = train.mean(0), train.std(0).mean()
     if not scale > 0.0:
-        raise ValueError(f"{dataset} must hold images that differ, got {len(train):,} equal ones.")
+        raise ValueError(f"{dataset} must contain images that differ, got {len(train):,} equal ones.")
     X: np.ndarray = np.concatenate([train, test])
     X -= mean
     X /= scale

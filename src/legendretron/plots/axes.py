@@ -60,7 +60,9 @@ def panels_or_new(ax: Any, n: int, columns: int, size: tuple[float, float]) -> A
     if ax is not None:
         given = np.asarray(ax, dtype=object).ravel()
         if len(given) != n:
-            raise ValueError(f"ax must hold {n} axes, one for each panel, got {len(given)}; without ax they are made.")
+            raise ValueError(
+                f"ax must contain {n} axes, one for each panel, got {len(given)}; without ax they are made."
+            )
         return np.array([_check_axes(one) for one in given], dtype=object)
     rows = -(-n // columns)
     made = axes_or_new(

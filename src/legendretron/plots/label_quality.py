@@ -49,15 +49,15 @@ class LabelQualityDisplay(Display):
     def __init__(self, quality: ArrayLike, threshold: float = 0.5, wrong: ArrayLike | None = None) -> None:
         self.quality, self.threshold = np.asarray(quality, dtype=float), float(threshold)
         if self.quality.ndim != 1 or not len(self.quality):
-            raise ValueError(f"quality must hold one probability per row, got shape {self.quality.shape}.")
+            raise ValueError(f"quality must contain one probability per row, got shape {self.quality.shape}.")
         if not ((self.quality >= 0.0) & (self.quality <= 1.0)).all():
-            raise ValueError("quality must hold probabilities, from 0 to 1.")
+            raise ValueError("quality must contain probabilities, from 0 to 1.")
         if not 0.0 <= self.threshold <= 1.0:
             raise ValueError(f"threshold must be a probability, from 0 to 1, got {threshold!r}.")
         self.wrong = None if wrong is None else np.asarray(wrong)
         if self.wrong is not None and (self.wrong.shape != self.quality.shape or self.wrong.dtype != bool):
             raise ValueError(
-                f"wrong must hold True or False for each of {len(self.quality)} rows, got {self.wrong.dtype} of shape "
+                f"wrong must contain True or False for each of {len(self.quality)} rows, got {self.wrong.dtype} of shape "
                 f"{self.wrong.shape}."
             )
         self.order_ = np.argsort(self.quality, kind="stable")

@@ -73,7 +73,7 @@ class LinkDisplay(Display):
         self.unit = check_choice("unit", unit, ("own", "sigmoid"))
         self.z = np.asarray(z, dtype=float)
         if self.z.ndim != 1 or not len(self.z) or not np.isfinite(self.z).all():
-            raise ValueError(f"z must hold finite predictors of shape (m,), got shape {self.z.shape}.")
+            raise ValueError(f"z must contain finite predictors of shape (m,), got shape {self.z.shape}.")
         self.curves, self.bands, self.data = name_models("curves", dict(curves)), dict(bands or {}), dict(data or {})
         self.of = of
         for name, curve in self.curves.items():

@@ -25,7 +25,7 @@ def name_models(what: str, given: Any, name: str | None = None) -> dict[str, Any
         raise ValueError(f"name must be a string, got {name!r}.")
     if isinstance(given, Mapping | Sequence) and not isinstance(given, str):
         if not len(given):
-            raise ValueError(f"{what} must hold at least one model, got none.")
+            raise ValueError(f"{what} must contain at least one model, got none.")
         if name is not None:
             raise ValueError(f"name is for a single model; name several by a dict, got name={name!r}.")
     if isinstance(given, Mapping):
@@ -116,7 +116,7 @@ def as_columns(y: ArrayLike, n_classes: int, classes: Any = None) -> tuple[np.nd
     """
     y = np.asarray(y)
     if y.ndim != 1 or not len(y):
-        raise ValueError(f"y must hold one label for each row, got shape {y.shape}.")
+        raise ValueError(f"y must contain one label for each row, got shape {y.shape}.")
     if classes is None:
         if y.dtype.kind in "iu" and y.min() == 0 and y.max() < n_classes:
             return y, np.arange(n_classes)

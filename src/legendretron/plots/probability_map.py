@@ -95,14 +95,14 @@ class ProbabilityMapDisplay(Display):
         self.link, self.classes = link, check_classes(classes, 3)
         self.z = None if z is None else np.asarray(z, dtype=float)
         if self.z is not None and (self.z.ndim != 2 or self.z.shape[1] != 2 or not np.isfinite(self.z).all()):
-            raise ValueError(f"z must hold finite predictors of shape (n, 2), got shape {self.z.shape}.")
+            raise ValueError(f"z must contain finite predictors of shape (n, 2), got shape {self.z.shape}.")
         if p is None and self.z is not None and link is not None:
             p = inverse_link(link, self.z)
         self.p = None if p is None else np.asarray(p, dtype=float)
         if self.p is not None and (self.p.ndim != 2 or self.p.shape[1] != 3):
             raise ValueError(f"p must have shape (n, 3), got {self.p.shape}.")
         if self.p is not None and not (self.p.min() >= 0 and np.allclose(self.p.sum(1), 1, atol=1e-4)):
-            raise ValueError("p must hold probabilities that sum to 1 in every row.")
+            raise ValueError("p must contain probabilities that sum to 1 in every row.")
         self.columns = None if columns is None else np.asarray(columns)
         if self.columns is not None and (self.p is None or self.columns.shape != (len(self.p),)):
             raise ValueError(f"there must be a label for each row of data, got {len(self.columns)} labels.")

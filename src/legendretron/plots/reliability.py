@@ -321,7 +321,7 @@ class ClasswiseReliabilityDisplay(Display):
 
     def __init__(self, displays: Mapping[Any, ReliabilityDisplay]) -> None:
         if not displays:
-            raise ValueError("displays must hold at least one class, got none.")
+            raise ValueError("displays must contain at least one class, got none.")
         self.displays = dict(displays)
 
     @classmethod

@@ -108,7 +108,7 @@ class TriangleDisplay(Display):
         if self.p.ndim != 2 or self.p.shape[1] != 3 or len(self.p) < 3:
             raise ValueError(f"p must have shape (m, 3) with m >= 3, got {self.p.shape}.")
         if not values:
-            raise ValueError("values must hold at least one panel, got none.")
+            raise ValueError("values must contain at least one panel, got none.")
         self.values = {name: np.asarray(value, dtype=float) for name, value in values.items()}
         for name, value in self.values.items():
             if value.shape != (len(self.p),) or not np.isfinite(value).all():

@@ -147,7 +147,7 @@ class CPFlowNetwork(FICNN):
         x = self._rows("x", x)
         total = sum_over_ranks if across_ranks else _identity
         if not across_ranks and x.shape[-2] < 2:
-            raise ValueError(f"x must hold at least two rows to take a variance of, got {x.shape[-2]}.")
+            raise ValueError(f"x must contain at least two rows to take a variance of, got {x.shape[-2]}.")
         plain = FICNN._ridge_of(self, self._tensors()[:5])
         t = whole(x @ plain.weight.mT) + whole(plain.bias).unsqueeze(-2)
         finite = torch.isfinite(t).all(-1)

@@ -88,7 +88,7 @@ def rows_of(model: Any, y: Any, sample_weight: Any, row_numbers: Any = None) -> 
     check_labels(y)
     labels = column_or_1d(y)
     if not len(labels):
-        raise ValueError("y must hold at least one label, got none.")
+        raise ValueError("y must contain at least one label, got none.")
     classes = np.asarray(model.classes_)
     places = {label: place for place, label in enumerate(classes.tolist())}
     different, inverse = np.unique(labels, return_inverse=True)
@@ -109,7 +109,8 @@ def rows_of(model: Any, y: Any, sample_weight: Any, row_numbers: Any = None) -> 
     called = np.arange(len(labels)) if row_numbers is None else np.asarray(row_numbers)
     if called.shape != (len(labels),) or called.dtype.kind not in "iu":
         raise ValueError(
-            f"row_numbers must hold an integer for each of {len(labels)} labels, got {called.dtype} of shape {called.shape}."
+            f"row_numbers must contain an integer for each of {len(labels)} labels, got {called.dtype} of shape "
+            f"{called.shape}."
         )
     weight *= len(place) / weight.sum()
     return EvaluationRows(numbers[place], classes, weight, sample_weight is not None, place, called[place])

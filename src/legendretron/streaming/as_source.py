@@ -94,7 +94,7 @@ def _is_number(kind: Any) -> bool:
 def _numbers(column: Any, name: str, origin: str) -> np.ndarray:
     """Numbers of a column; missing ones are NaN."""
     if not _is_number(column.type):
-        raise ValueError(f"{origin}: column {name!r} must hold numbers, but here it is of type {column.type}.")
+        raise ValueError(f"{origin}: column {name!r} must contain numbers, but here it is of type {column.type}.")
     if arrow.types.is_decimal(column.type) or arrow.types.is_boolean(column.type):
         # booleans by way of integers, from which they are cast
         column = column.cast(arrow.float64() if arrow.types.is_decimal(column.type) else arrow.uint8())
@@ -349,7 +349,7 @@ def as_floats(X: Any, origin: str = "") -> Any:
             values = values.astype(np.float64)
         except (TypeError, ValueError) as error:
             place = f"{origin}: " if origin else ""
-            raise ValueError(f"{place}X must hold numbers, got {values.dtype}: {error}.") from error
+            raise ValueError(f"{place}X must contain numbers, got {values.dtype}: {error}.") from error
     return values
 
 
