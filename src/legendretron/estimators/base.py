@@ -37,18 +37,18 @@ from legendretron.estimators.linear import LinearPredictor
 from legendretron.estimators.onnx import LinearLink, predictor_model
 from legendretron.estimators.resuming import ChosenStrengths, fingerprint, restore_on_error
 from legendretron.estimators.settings import Plan, Protocol, Strengths, draw_seed
-from legendretron.estimators.soft_labels import check_rows
+from legendretron.estimators.soft_labels import check_rows, fit_votes
 from legendretron.estimators.standardization import Standardized, Standardizer
 from legendretron.estimators.stream_fit import SAMPLE_ROWS, fit_source
 from legendretron.estimators.validation_split import validation_split
-from legendretron.links import LabelNoise, Link, NoisyLink, SoftmaxLink, SymmetricNoise, clean_link, with_noise
+from legendretron.links import LabelNoise, Link, NoisyLink, SoftmaxLink, clean_link, with_noise
 from legendretron.training import LinearModel, Sample, TrainingResult, TrainingSettings, as_features, train
 from legendretron.training.features import Features
 from legendretron.training.threads import threads_for
 from legendretron.tuning import Candidate, Tuning, make_folds, tune
 from legendretron.tuning.problem import TuningProblem, link_candidates
 from legendretron.tuning.rules import LEARNING_RATE, batch_size_for, link_folds_for, steps_for
-from legendretron.tuning.wrong_labels import CombinedVotes, check_votes, combine_votes
+from legendretron.tuning.wrong_labels import combine_votes
 
 #: Strengths and learning rate of ``partial_fit``, which has no held-out rows to choose them on.
 _ONLINE_ALPHA, _ONLINE_RATE = 1e-4, 0.01
@@ -128,8 +128,25 @@ class LinearLinkClassifier(LinearPredictor):
                     f"warm_start needs the classes of the first fit, {self.classes_}, got {classes}; "
                     "set warm_start=False to start again."
                 )
-            self._train(X, y, weight, classes, draw_seed(self.random_state), resume, groups=groups, copies=copies)
+            seed, votes = draw_seed(self.random_state), None
+
+            def train(weight: np.ndarray, find_noise: str | None = None) -> None:
+                self._train(X, y, weight, classes, seed, resume, groups=groups, copies=copies, find_noise=find_noise)
+
+            if copies is not None and not resume and self._finds_noise(len(classes)):
+                votes = combine_votes(copies, weight, len(classes))
+            if votes is None or copies is None:
+                train(weight)
+            else:
+                own = np.arange(len(y)), np.searchsorted(classes, y)
+                fit_votes(self, votes, copies, weight, train, lambda: self._predict_all(X, log=False)[own])
         return self
+
+    def _finds_noise(self, n_classes: int) -> bool:
+        """Whether a fit looks for noise, and keeps it only if it helps."""
+        how = how_to_find_noise(self.label_noise, self.class_weight)
+        fixed = self._fixed_link(n_classes, torch.float64, torch.device("cpu"), False)
+        return how == "if it helps" and fixed is None and not self._strengths().fixed
 
     @validates_parameters
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
@@ -256,6 +273,7 @@ class LinearLinkClassifier(LinearPredictor):
         groups: Any = None,
         choice: Tuning | None = None,
         copies: np.ndarray | None = None,
+        find_noise: str | None = None,
     ) -> None:
         device = check_device(self.device)
         path = self._checkpoint_path(online)  # checked before strengths are chosen, which takes long
@@ -299,15 +317,12 @@ class LinearLinkClassifier(LinearPredictor):
             problem = self._make_problem(
                 trial_features, labels, weight, X, y, rows, groups, seed, noise, trial_link, copies
             )
+            if find_noise is not None:
+                problem = replace(problem, find_noise=find_noise)
             if path is not None:
                 folds = [part for fold in problem.folds for part in fold]
                 saved_choice = ChosenStrengths(path, fingerprint(self, (X, y, weight, [seed], *folds)))
-            votes = None
-            if copies is not None and problem.folds and problem.find_noise == "if it helps":
-                votes = combine_votes(copies, weight, n_classes)
-            tuning = saved_choice.load_or(lambda: self._choose(problem, strengths, votes))
-            if votes is not None and tuning.noise is not None and tuning.noise.rate > 0.0:
-                weight = votes.weight
+            tuning = saved_choice.load_or(lambda: self._choose(problem, strengths))
             alpha, link_alpha = tuning.chosen
         first_weight, first_bias = start.weight, start.bias
         usual = self._protocol().schedule == "cosine" and self._protocol().init != "paper"
@@ -418,23 +433,13 @@ class LinearLinkClassifier(LinearPredictor):
         rate = LEARNING_RATE if self.learning_rate == "auto" else float(self.learning_rate)
         return {"batch_size": batch, "steps": steps, "learning_rate": rate}
 
-    def _choose(self, problem: TuningProblem, strengths: Strengths, votes: CombinedVotes | None = None) -> Tuning:
-        """Try out what the parameters leave open; without noise if votes do not tell of it."""
+    def _choose(self, problem: TuningProblem, strengths: Strengths) -> Tuning:
+        """Try out what the parameters leave open."""
         links = link_candidates(strengths.alpha, strengths.link_alpha, strengths.tied) if strengths.has_link else []
         # a strength that is given asks for a learned link
         logistic = not strengths.has_link or (strengths.link_alpha is None and not strengths.tied)
         n_folds, n_rows = max(1, len(problem.folds)), problem.features.n_rows
         with threads_for(2.0 * n_folds * n_rows * problem.features.n_features * (problem.n_classes - 1)):
-            if votes is not None:
-                noise = SymmetricNoise(problem.n_classes, votes.rate, learned=False, dtype=torch.float64)
-                known = replace(problem, weight=votes.weight, known_noise=noise, find_noise="never")
-                tuning = tune(known, links, logistic=logistic, alpha=strengths.alpha)
-                assert tuning.held_out is not None
-                tuning.noise = found = check_votes(votes, tuning.held_out)
-                if found.rate == 0.0:
-                    tuning = tune(replace(problem, find_noise="never"), links, logistic=logistic, alpha=strengths.alpha)
-                    tuning.noise = found
-                return tuning
             return tune(problem, links, logistic=logistic, alpha=strengths.alpha)
 
     # --- what is trained ---

@@ -30,7 +30,7 @@ from legendretron.estimators.persistence import LINK_FIELDS, SavedModel, link_pa
 from legendretron.estimators.resuming import restore_on_error
 from legendretron.estimators.saved_classes import classes_from_state
 from legendretron.estimators.settings import SHARED_CONSTRAINTS, draw_seed
-from legendretron.estimators.soft_labels import check_rows
+from legendretron.estimators.soft_labels import check_rows, fit_votes
 from legendretron.estimators.standardization import Standardizer
 from legendretron.links import LabelNoise, Link, SoftmaxLink, SymmetricNoise
 from legendretron.networks.folds import FoldSettings, LabelledTable, held_out_logits, logits_of, train_folds
@@ -46,7 +46,7 @@ from legendretron.tuning.problem import LabelledRows, TuningProblem
 from legendretron.tuning.rules import link_folds_for
 from legendretron.tuning.scores import SURE_ERRORS
 from legendretron.tuning.tune import FALLBACK_ALPHA
-from legendretron.tuning.wrong_labels import CombinedVotes, check_votes, combine_votes
+from legendretron.tuning.wrong_labels import combine_votes
 
 #: Powers of ten at which strengths of logistic regression are tried at most, and the rise of the loss that ends the search.
 _DECADES, _CLEARLY = 7, 0.02
@@ -300,15 +300,26 @@ class LegendreNetClassifier(SavedModel, LabelQuality):
         votes = None
         if data.copies is not None and how == "if it helps":
             votes = combine_votes(data.copies, data.weight, data.n_classes)
-        if votes is None:
+        if votes is None or data.copies is None:
             self._fit_folds(data, groups, seed, known, how)
             return
-        known = SymmetricNoise(data.n_classes, votes.rate, learned=False, dtype=torch.float64)
-        self._fit_folds(data._replace(weight=votes.weight), groups, seed, known, how, votes)
-        found = self._noise
-        if found is not None and found.rate == 0.0:
-            self._fit_folds(data, groups, seed, None, "never")
-            self._noise = found
+        copies, places = data.copies, np.searchsorted(self.classes_, data.y)
+
+        def fit(weight: np.ndarray, find_noise: str | None) -> None:
+            rows = np.flatnonzero(weight > 0)
+            self._fit_folds(data._replace(weight=weight, rows=rows), groups, seed, known, find_noise or how)
+
+        def predict() -> np.ndarray:
+            p = self._predict_all(data.X, log=False).astype(np.float64)
+            if hasattr(self, "oof_proba_"):  # networks know the rows that they were trained on by heart
+                held = np.flatnonzero(np.isfinite(self.oof_proba_).all(1))
+                of_row = np.full(int(copies.max()) + 1, -1)
+                of_row[copies[held]] = held
+                seen = of_row[copies] >= 0
+                p[seen] = self.oof_proba_[of_row[copies[seen]]]
+            return p[np.arange(len(p)), places]
+
+        fit_votes(self, votes, copies, data.weight, fit, predict)
 
     def _fit_folds(
         self,
@@ -317,9 +328,8 @@ class LegendreNetClassifier(SavedModel, LabelQuality):
         seed: int,
         known: LabelNoise | None,
         how: str,
-        votes: CombinedVotes | None = None,
     ) -> None:
-        """Fit with noise that is known, or told by votes, or looked for; nothing but noise if that by votes is none."""
+        """Fit with noise that is known or looked for."""
         device = check_device(self.device)
         settings = FoldSettings.for_rows(len(data.rows))._replace(
             learning_rate=float(self.learning_rate),
@@ -367,14 +377,7 @@ class LegendreNetClassifier(SavedModel, LabelQuality):
             self._fit_without_folds(data, known, groups)
             return
         noise, found = known, None
-        if votes is not None:
-            rates = check_votes(votes, self._labelled(networks, table, data, repeats)[0])
-            self._noise = found = FittedNoise(
-                data.n_classes, rates._replace(doubt=0.0), known=False
-            )  # the link has floors
-            if rates.rate == 0.0:
-                return
-        elif known is not None:
+        if known is not None:
             observed = np.bincount(data.labels[data.rows], data.weight[data.rows], data.n_classes)
             found = FittedNoise.from_noise(known, observed / observed.sum(), known=True)
         elif how != "never":

@@ -149,11 +149,26 @@ class FoundNoise(NamedTuple):
 
 
 class CombinedVotes(NamedTuple):
-    """Votes of each row, put together."""
+    """Votes of each row: their majority, and how probable they make each class."""
 
-    weight: np.ndarray  #: of the copies of the rows
-    rate: float  #: share of the labels, weighted so, that has been replaced
-    error: float  #: its standard error
+    weight: (
+        np.ndarray
+    )  #: of the copies of the rows: that of the row for the majority, divided where several have as many
+    rate: float  #: share of these labels that has been replaced
+    odds: np.ndarray  #: probability of the votes if the class of a copy is true, relative to the highest of the row
+    odds_of_others: np.ndarray  #: the same for the classes without votes
+
+    def weigh(self, copies: np.ndarray, p: np.ndarray) -> np.ndarray:
+        """Weights of the copies by Bayes' rule, from predicted probabilities of their classes.
+
+        Classes without votes count in the sum, but have no copies. That takes the same share of each class: a true class
+        has no votes as often as any other.
+        """
+        p = p.astype(np.float64)
+        mass, others = p * self.odds, np.maximum(1.0 - np.bincount(copies, p)[copies], 0.0) * self.odds_of_others
+        total = np.maximum(np.bincount(copies, mass)[copies] + others, np.finfo(float).tiny)
+        weight: np.ndarray = np.bincount(copies, self.weight)[copies] * mass / total
+        return weight
 
 
 def combine_votes(copies: np.ndarray, weight: np.ndarray, n_classes: int) -> CombinedVotes | None:
@@ -164,9 +179,9 @@ def combine_votes(copies: np.ndarray, weight: np.ndarray, n_classes: int) -> Com
     .. math:: (1 - \epsilon)^2 + \frac{1 - (1 - \epsilon)^2}{C},
 
     which tells :math:`\epsilon`. A class with :math:`n_k` votes is then the true one with a probability in proportion to
-    :math:`r^{n_k}`, where :math:`r` is the odds of a right vote against one of the wrong ones. So weights of the copies are
-    made proportional to that, over the classes that have votes. What is left of wrong labels is still symmetric noise, and
-    its share follows from the same probabilities.
+    :math:`r^{n_k}`, where :math:`r` is the odds of a right vote against one of the wrong ones. A model that is fitted to the
+    majority gives probabilities :math:`p_k`, and :math:`p_k r^{n_k}` are better weights for the next one: a step of the EM
+    algorithm (Dawid and Skene, 1979).
 
     Parameters
     ----------
@@ -187,8 +202,11 @@ def combine_votes(copies: np.ndarray, weight: np.ndarray, n_classes: int) -> Com
     >>> shares = (votes[:, :, None] == np.arange(4)).mean(1)
     >>> row, label = np.nonzero(shares)
     >>> found = combine_votes(row, shares[row, label], 4)
-    >>> wrong = found.weight[label != true[row]].sum() / 20_000
+    >>> wrong = found.weight[label != true[row]].sum() / 20_000  # of the majority
     >>> bool(abs(wrong_share(found.rate, 4) - wrong) < 0.01)
+    True
+    >>> weight = found.weigh(row, np.full(len(row), 0.25))  # of a model that knows nothing
+    >>> bool(weight[label == true[row]].sum() > shares[row, label][label == true[row]].sum())
     True
     """
     of_row = np.bincount(copies, weight)
@@ -204,7 +222,6 @@ def combine_votes(copies: np.ndarray, weight: np.ndarray, n_classes: int) -> Com
     if mean <= chance:
         return None
     rate = 1.0 - math.sqrt((mean - chance) / (1.0 - chance))
-    error = math.sqrt(float(part**2 @ (agreement - mean) ** 2)) / (2.0 * (1.0 - rate) * (1.0 - chance))
     if wrong_share(rate, n_classes) < _LEAST_SHARE or rate > _HIGHEST_BELIEVED:
         return None
     most = np.zeros(len(of_row))
@@ -214,28 +231,24 @@ def combine_votes(copies: np.ndarray, weight: np.ndarray, n_classes: int) -> Com
     if abs(unanimous - expected) > SURE_ERRORS * math.sqrt(float(part**2 @ np.ones(len(part))) / 4.0) + _LEAST_SHARE:
         return None  # rows of unequal numbers of votes, or rows of which some are far harder than others
 
-    def combine(rate: float) -> tuple[np.ndarray, float]:
-        log_odds = math.log(1.0 + n_classes * (1.0 - rate) / rate)
-        odds = np.exp(log_odds * (votes - most[copies]))
-        total = np.bincount(copies, odds, len(of_row))
-        without = (n_classes - np.bincount(copies, minlength=len(of_row))) * np.exp(-log_odds * most)
-        own = odds / total[copies]
-        right = np.bincount(copies, own * odds, len(of_row)) / np.where(of_row > 0, total + without, 1.0)
-        return own, replaced_share(1.0 - float(part @ right), n_classes)
+    majority = votes == most[copies]
+    own = majority / np.bincount(copies, majority, len(of_row))[copies]
 
-    own, left = combine(rate)
-    low, high = (combine(min(max(rate + side * error, 1e-6), _HIGHEST))[1] for side in (-1.0, 1.0))
-    combined = np.zeros(len(weight))
-    combined[seen] = of_row[copies] * own
-    return CombinedVotes(combined, left, 0.5 * (high - low))
+    log_odds = math.log(1.0 + n_classes * (1.0 - rate) / rate)
+    odds, none = np.exp(log_odds * (votes - most[copies])), np.exp(-log_odds * most)
+    total = np.bincount(copies, odds, len(of_row))
+    without = (n_classes - np.bincount(copies, minlength=len(of_row))) * none
+    correct = np.bincount(copies, own * odds, len(of_row)) / np.where(of_row > 0, total + without, 1.0)
+    combined = np.zeros((3, len(weight)))
+    combined[:, seen] = of_row[copies] * own, odds, none[copies]
+    return CombinedVotes(combined[0], replaced_share(1.0 - float(part @ correct), n_classes), *combined[1:])
 
 
-def check_votes(votes: CombinedVotes, held_out: LabelledRows) -> FoundNoise:
-    """Noise by votes, with the floor that predictions of held-out rows need; none if these clearly speak against it.
+def find_ambiguity(votes: CombinedVotes, held_out: LabelledRows) -> FoundNoise | None:
+    """No noise, if votes differ because some rows are ambiguous; None if they differ because some votes are wrong.
 
-    They do if labels are far less noisy where classes are clear: then votes differ because some rows are ambiguous.
+    ``held_out`` has the majority as labels. Rows are ambiguous if these are far less noisy where classes are clear.
     """
-    n_classes = held_out.log_p.shape[1]
     free, observed = estimate_rates(held_out, held_out)
     powers = [held_out.to_power(power) for power in TEMPERATURES]
     rate = held_out.log_p.new_tensor(votes.rate)
@@ -244,13 +257,7 @@ def check_votes(votes: CombinedVotes, held_out: LabelledRows) -> FoundNoise:
     share = held_out.weight / held_out.weight.sum()
     mean = float(share @ gain)
     error = math.sqrt(float(share.square() @ (gain - mean).square()))
-    if free.held_out < votes.rate and mean > SURE_ERRORS * error:
-        return FoundNoise.none(free)
-    away = SURE_ERRORS * votes.error
-    more = max(0.0, _fit_rate(held_out)[1] - votes.rate)
-    doubt = min(_HIGHEST, math.hypot(more, away) / (1.0 - votes.rate))
-    low, high = max(0.0, votes.rate - away), min(replaced_share(1.0, n_classes), votes.rate + away)
-    return FoundNoise(votes.rate, 1.0, doubt, votes.rate, low, high)
+    return FoundNoise.none(free) if free.held_out < votes.rate and mean > SURE_ERRORS * error else None
 
 
 def estimate_rates(
