@@ -201,9 +201,7 @@ class LabelQuality(ProbabilityClassifier):
         times = np.bincount(np.concatenate([test for _, test in folds]), minlength=len(y))
         if (times != 1).any():
             row = int(np.argmax(times != 1))
-            raise ValueError(
-                f"cv={cv!r} must hold out every row once, but row {row} is held out {times[row]} times."
-            )
+            raise ValueError(f"cv={cv!r} must hold out every row once, but row {row} is held out {times[row]} times.")
         log_p = np.empty((X.shape[0], len(self.classes_)))
         for train, test in folds:
             if len(seen := np.intersect1d(train, test)):
