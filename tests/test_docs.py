@@ -16,6 +16,7 @@ from sklearn.datasets import load_iris
 from torch.utils.data import DataLoader, TensorDataset
 
 import calibration
+import crowd_labels
 import defaults
 import label_noise
 import loss_transfer
@@ -46,6 +47,7 @@ render = imported(ROOT / "docs" / "render.py")
 DECLARED = {
     **EXPERIMENTS,
     "calibration": calibration.EXPERIMENT,
+    "crowd_labels": crowd_labels.EXPERIMENT,
     "defaults": defaults.EXPERIMENT,
     "label_noise": label_noise.EXPERIMENT,
     "other_tables": other_tables.EXPERIMENT,
