@@ -166,3 +166,24 @@ def test_votes_on_rows_that_are_ambiguous_are_not_wrong(kind):
     model = clone(VOTERS[kind]).fit(z, three_votes(np.column_stack([1 - p, p])))
     assert model.noise_rate_ == 0.0
     assert np.abs(model.predict_proba(z)[:, 1] - p).mean() < 0.04
+
+
+def test_votes_on_few_ambiguous_rows_are_not_sharpened():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(2060, 5))
+    logits = x @ rng.normal(size=(5, 3))
+    votes = (logits[:, None] + rng.gumbel(size=(2060, 3, 3))).argmax(2)
+    model = clone(VOTERS["logistic regression"]).fit(x[:60], np.eye(3)[votes[:60]].mean(1))
+    plain = clone(model).set_params(label_noise=None).fit(x[:60], np.eye(3)[votes[:60]].mean(1))
+    assert log_loss(model, x[60:], votes[60:, 0]) < log_loss(plain, x[60:], votes[60:, 0]) + 0.02
+
+
+def test_votes_count_the_same_when_training_goes_on():
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(2600, 5))
+    logits = 3 * x @ rng.normal(size=(5, 3))
+    y = (logits + rng.gumbel(size=logits.shape)).argmax(1)
+    shares = three_votes(0.5 * np.eye(3)[y[:600]] + 0.5 / 3)
+    model = clone(VOTERS["logistic regression"]).set_params(warm_start=True).fit(x[:600], shares)
+    before = log_loss(model, x[600:], y[600:])
+    assert log_loss(model.fit(x[:600], shares), x[600:], y[600:]) < before + 0.02

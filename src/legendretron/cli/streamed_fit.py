@@ -107,7 +107,10 @@ def fit_in_batches(
     if target is not None and parts.format != "libsvm":
         of_table = {**columns, "as_text": categorical, "missing": missing}
         # rows without a label are left out here; where they are not allowed, the passes that follow say so
-        first = next(read_in_chunks(parts, target, **{**of_table, "missing": "impute"}, numeric=numeric, faults={}))
+        chunks = read_in_chunks(parts, target, **{**of_table, "missing": "impute"}, numeric=numeric, faults={})
+        first = next(chunks, None)
+        if first is None:
+            raise ValueError(f"{str(parts.files[0])!r} has column names but no rows with labels.")
         check_named("--categorical", categorical, first)
         check_named("--numeric", numeric, first)
         of_table["as_text"] = list(dict.fromkeys([*categorical, *codes_among(first)]))

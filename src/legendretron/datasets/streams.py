@@ -52,6 +52,10 @@ def source_of(
 
     Paths may be files, folders and patterns on this machine, or addresses such as ``s3://bucket/folder`` of Parquet files.
     """
+    if target is not None and not isinstance(target, str):
+        raise ValueError(
+            f"target must be the name of one column of labels, got {target!r}; shares of classes are for fit."
+        )
     columns: dict[str, Any] = {"target": target, "weight": weight, "features": features, "drop": tuple(drop)}
     if not are_paths(data):
         return as_source(data, **columns)

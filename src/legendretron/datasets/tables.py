@@ -357,7 +357,8 @@ def _numbers(table: Table) -> Any:
         read = "" if marks is None else f"read the file with {marks.in_words}, "
         raise ValueError(
             f"columns that are not numbers in {name}: {', '.join(examples)}{rest}, the first in "
-            f"{table.place_of(words[0][1])}; {read}leave them out ({spell('drop', text[0])}), or encode them as numbers."
+            f"{table.place_of(words[0][1])}; {read}correct them, or encode them as numbers, or fit without them "
+            f"({spell('drop', text[0])})."
         )
     _check_gaps(table)
     single = all(dtype == np.float32 for dtype in frame.dtypes)

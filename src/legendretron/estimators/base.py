@@ -133,13 +133,18 @@ class LinearLinkClassifier(LinearPredictor):
             def train(weight: np.ndarray, find_noise: str | None = None) -> None:
                 self._train(X, y, weight, classes, seed, resume, groups=groups, copies=copies, find_noise=find_noise)
 
-            if copies is not None and not resume and self._finds_noise(len(classes)):
+            def predict() -> np.ndarray:
+                p: np.ndarray = self._predict_all(X, log=False)[np.arange(len(y)), np.searchsorted(classes, y)]
+                return p
+
+            if copies is not None and self._finds_noise(len(classes)):
                 votes = combine_votes(copies, weight, len(classes))
             if votes is None or copies is None:
                 train(weight)
+            elif resume:
+                train(votes.weigh(copies, predict()))
             else:
-                own = np.arange(len(y)), np.searchsorted(classes, y)
-                fit_votes(self, votes, copies, weight, train, lambda: self._predict_all(X, log=False)[own])
+                fit_votes(self, votes, copies, weight, train, predict)
         return self
 
     def _finds_noise(self, n_classes: int) -> bool:

@@ -162,7 +162,8 @@ def fit_votes(
     if sets is not None:
         p = torch.as_tensor(sets.proba.astype(np.float64)).clamp_min(1e-300)
         held_out = LabelledRows(p.log(), torch.as_tensor(sets.labels), torch.as_tensor(sets.weight))
-        none = find_ambiguity(votes, held_out)
+        found = estimator._noise
+        none = find_ambiguity(votes, held_out, 0.0 if found is None else found.rates.rate)
     if none is None:
         for _ in range(_PASSES):
             fit(votes.weigh(copies, predict()), None)

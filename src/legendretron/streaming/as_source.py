@@ -267,7 +267,8 @@ class IterableSource(BlockSource):
         weights = None if weight is None else np.asarray(_plain(weight), dtype=np.float64)
         for name, part in (("y", labels), ("sample_weight", weights)):
             if part is not None and part.shape != (X.shape[0],):
-                raise ValueError(f"{origin}: {name} must be of shape ({X.shape[0]},), got {part.shape}.")
+                shares = "; shares of classes are for fit, which takes the whole table" if part.ndim == 2 else ""
+                raise ValueError(f"{origin}: {name} must be of shape ({X.shape[0]},), got {part.shape}{shares}.")
         return Batch(X, labels, weights, np.arange(first_row, first_row + X.shape[0]), origin)
 
 

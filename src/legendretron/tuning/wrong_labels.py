@@ -244,10 +244,11 @@ def combine_votes(copies: np.ndarray, weight: np.ndarray, n_classes: int) -> Com
     return CombinedVotes(combined[0], replaced_share(1.0 - float(part @ correct), n_classes), *combined[1:])
 
 
-def find_ambiguity(votes: CombinedVotes, held_out: LabelledRows) -> FoundNoise | None:
+def find_ambiguity(votes: CombinedVotes, held_out: LabelledRows, found: float) -> FoundNoise | None:
     """No noise, if votes differ because some rows are ambiguous; None if they differ because some votes are wrong.
 
-    ``held_out`` has the majority as labels. Rows are ambiguous if these are far less noisy where classes are clear.
+    ``held_out`` has the majority as labels, and ``found`` is the rate of noise that a fit to it has found. Rows are
+    ambiguous if labels are far less noisy where classes are clear. Of few rows, what the fit has found decides.
     """
     free, observed = estimate_rates(held_out, held_out)
     powers = [held_out.to_power(power) for power in TEMPERATURES]
@@ -257,7 +258,9 @@ def find_ambiguity(votes: CombinedVotes, held_out: LabelledRows) -> FoundNoise |
     share = held_out.weight / held_out.weight.sum()
     mean = float(share @ gain)
     error = math.sqrt(float(share.square() @ (gain - mean).square()))
-    return FoundNoise.none(free) if free.held_out < votes.rate and mean > SURE_ERRORS * error else None
+    ambiguous = free.held_out < votes.rate and mean > SURE_ERRORS * error
+    undecided = found == 0.0 and len(held_out.labels) < _FEW
+    return FoundNoise.none(free) if ambiguous or undecided else None
 
 
 def estimate_rates(
