@@ -59,7 +59,7 @@ _NEIGHBOURS = 5
 _SLACK = 1.3
 #: Log-likelihood of held-out labels that noise must add: strong evidence (p < 0.005) against classes that merely overlap.
 _EVIDENCE = 3.5
-#: Rows below which evidence must be strong, and half of the rows clear: fewer tell noise from classes that overlap by chance.
+#: Rows below which evidence must be strong, and, of two classes, half of the rows clear: two that overlap look like noise.
 _FEW = 400
 #: Most votes of a row that shares are read as; more would be any shares that were rounded. And how far they may be off.
 _MOST_VOTES, _VOTE_ROUNDING = 9, 0.02
@@ -360,7 +360,7 @@ def is_believable(estimate: RateEstimate, problem: TuningProblem) -> bool:
 def is_possible(estimate: RateEstimate, problem: TuningProblem) -> bool:
     """Whether an estimate may be about noise, though the model may not fit: a model that fits better is to be asked."""
     rate = 0.5 * (estimate.held_out + estimate.lowest)
-    strong, clear = estimate.evidence >= _EVIDENCE, estimate.clear >= 0.5
+    strong, clear = estimate.evidence >= _EVIDENCE, estimate.clear >= 0.5 or problem.n_classes > 2
     told_apart = (strong and clear) or problem.features.n_rows >= _FEW
     return _is_enough(estimate, problem) and rate <= min(_SLACK * estimate.most, _HIGHEST_BELIEVED) and told_apart
 
