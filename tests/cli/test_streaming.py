@@ -120,6 +120,11 @@ def test_noise_and_weights_of_classes(tables, run, tmp_path):
 # --- what goes wrong: one line, which names the place, and nothing half written ---
 
 
+def test_a_file_without_rows(run, tmp_path):
+    (tmp_path / "t.csv").write_text("a,b,y\n")
+    assert "t.csv" in run("fit", tmp_path / "t.csv", "-t", "y", "-o", tmp_path / "model", "--stream", code=1).err
+
+
 @pytest.fixture
 def broken(frame, tmp_path):
     """Twenty files, and how to break one of them."""

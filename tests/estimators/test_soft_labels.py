@@ -125,6 +125,15 @@ def test_what_is_no_table_of_shares(estimator, y, message):
         estimator.fit(X, pd.DataFrame(SHARES, columns=["a", "a", "b"]))
 
 
+def test_shares_of_two_decimals_are_scaled():
+    shares = np.round(SHARES, 2)
+    model = MultinomialLogisticClassifier(alpha=0.01)
+    exact = clone(model).fit(X, shares / shares.sum(1, keepdims=True)).predict_proba(X)
+    np.testing.assert_allclose(
+        model.fit(X, 0.99 * shares / shares.sum(1, keepdims=True)).predict_proba(X), exact, atol=1e-6
+    )
+
+
 def three_votes(p, seed=0):
     """Shares of three votes for each row, drawn from probabilities."""
     u = np.random.default_rng(seed).random((3, len(p), 1))

@@ -22,8 +22,8 @@ from legendretron.estimators.label_noise import FittedNoise
 from legendretron.tuning.problem import LabelledRows
 from legendretron.tuning.wrong_labels import CombinedVotes, find_ambiguity
 
-#: How far the sum of the shares of a row may be from one: shares that were written down are rounded.
-_ROUNDING = 1e-3
+#: How far the sum of the shares of a row may be from one: shares that were written down are rounded, as three of 0.33.
+_ROUNDING = 0.02
 #: How often a model is fitted again to votes that are weighed by its predictions: most of the gain comes from two.
 _PASSES = 2
 
