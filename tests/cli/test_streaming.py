@@ -125,6 +125,12 @@ def test_a_file_without_rows(run, tmp_path):
     assert "t.csv" in run("fit", tmp_path / "t.csv", "-t", "y", "-o", tmp_path / "model", "--stream", code=1).err
 
 
+def test_shares_of_classes_are_for_fits_in_memory(run, tmp_path):
+    (tmp_path / "t.csv").write_text("a,u,v\n1,0.5,0.5\n2,1,0\n3,0,1\n")
+    ran = run("fit", tmp_path / "t.csv", "-t", "u,v", "-o", tmp_path / "model", "--stream", code=1)
+    assert "'u', 'v' are several columns: shares of classes are only for a fit in memory" in ran.err
+
+
 @pytest.fixture
 def broken(frame, tmp_path):
     """Twenty files, and how to break one of them."""

@@ -70,7 +70,10 @@ def check_known(place: str, names: list[str], wanted: Sequence[str], role: str =
     hint = f"; did you mean {close[0]!r}?" if close else "."
     several = [name.strip() for name in lacking[0].split(",")]
     if len(several) > 1 and all(name in names for name in several):
-        hint = f"; {quoted(several)} are several columns: name each apart (on the command line, repeat the option)."
+        way_out = "name each apart (on the command line, repeat the option)"
+        if role.startswith("target"):
+            way_out = "shares of classes are only for a fit in memory; give one column of labels"
+        hint = f"; {quoted(several)} are several columns: {way_out}."
     elif len(names) == 1 and any(mark in names[0] for mark in ";\t|"):
         hint = "; its columns seem not to be separated by commas (or, in TSV, by tabs)."
     elif all(map(is_number, names)):
