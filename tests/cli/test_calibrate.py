@@ -186,7 +186,7 @@ def test_a_class_without_rows(run, tmp_path):
 BAD = {
     "another column": (lambda frame: frame.assign(id=range(len(frame))), "names are no labels of 'label': 'id'; labels are"),
     "missing class": (lambda frame: frame.drop(columns="bee"), "labels without a column of predictions: 'bee'"),
-    "text": (lambda frame: frame.assign(bee="many"), ": 'bee' .such as 'many'., the first in line 2; leave .* .--drop"),
+    "text": (lambda frame: frame.assign(bee="many"), ": 'bee' .such as 'many'., the first in line 2; correct .* .--drop"),
     "no value": (lambda frame: frame.assign(bee=np.nan), "missing values in columns of .*: 'bee'"),
     "infinite": (lambda frame: frame.assign(bee=np.inf), "infinite values in columns of .*: 'bee'"),
     "no label": (lambda frame: frame.assign(label=np.nan), "50 of 50 labels"),
