@@ -16,8 +16,8 @@ over the model's probability :math:`q` is near 0 for noise, and near 1 where the
 against noise, a learned link of three or more classes is asked again: it may fit where logistic regression does not.
 
 **Is it everywhere?** Random noise strikes clear rows too. So the share of wrong labels among the rows that trees are surest
-of is an upper bound. With a few hundred rows, the evidence must also be strong, and half of the rows clear: otherwise noise
-cannot be told from classes that overlap.
+of is an upper bound. With a few hundred rows, the evidence must also be strong, and half of the rows clear if there are two
+classes: otherwise noise cannot be told from classes that overlap.
 
 **Votes.** Where each row has several votes, how often two of them agree tells the rate without any model, and votes of a row
 are put together before anything is fitted; see :func:`combine_votes`.
