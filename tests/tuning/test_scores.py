@@ -118,8 +118,8 @@ def test_doubt_follows_the_margins():
 
 
 def test_settings_by_the_number_of_rows():
-    assert [steps_for(n, 3) for n in (1, 120, 10_000, 1_000_000)] == [200, 876, 8000, 25298]
+    assert [steps_for(n, 3) for n in (1, 120, 10_000, 1_000_000)] == [80, 876, 8000, 25298]
     assert steps_for(10_000, 2) == 4000
     assert [batch_size_for(n) for n in (50, 1000, 2000, 10_000)] == [50, 64, 125, 256]
-    assert [hidden_for(*shape) for shape in ((299, 3), (300, 3), (300, 2))] == [4, 8, 2]
+    assert [hidden_for(*shape) for shape in ((399, 3), (400, 3), (400, 2))] == [4, 8, 2]
     assert [link_folds_for(n) for n in (4999, 5000)] == [5, 1]
