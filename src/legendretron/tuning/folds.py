@@ -56,8 +56,8 @@ def _split(cv: Any, X: Any, y: np.ndarray, rows: np.ndarray, groups: Any, seed: 
         if groups.shape != (len(y),):
             raise ValueError(f"groups must have one entry per row, {len(y)}, got shape {groups.shape}.")
     if not (cv is None or isinstance(cv, int | np.integer)):
-        splits = check_cv(cv, y, classifier=True).split(X, y, groups)
-        parts = ([np.asarray(part) for part in split] for split in splits)
+        given = check_cv(cv, y, classifier=True).split(X, y, groups)
+        parts = ([np.asarray(part) for part in split] for split in given)
         indices = ([np.flatnonzero(part) if part.dtype == bool else part for part in split] for split in parts)
         return [(train[np.isin(train, rows)], held[np.isin(held, rows)]) for train, held in indices]
     n_folds = FOLDS if cv is None else int(cv)

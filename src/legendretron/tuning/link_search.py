@@ -44,22 +44,15 @@ class LinkScore(NamedTuple):
     final: bool = False  #: whether it is the one that is left
 
 
-def may_gain(gain: Difference, base: float) -> bool:
-    """Whether a gain, within a standard error, may be a share of the loss that is worth a search."""
-    return gain.mean + gain.error > LEAST_GAIN * base
-
-
 def search_links(
     problem: TuningProblem, candidates: list[Candidate], base: np.ndarray | None, doubt: float = 0.0, rate: float = 0.0
 ) -> Iterator[LinkScore]:
     """Yield the scores of each stage, the best last; if a candidate is left at the end, it is final.
 
     All candidates are trained for a few steps on two folds; the best two of them go on from there for half of all steps; the
-    better one is tried on the other folds too, if it is ahead of logistic regression but not clearly so.
-
-    ``base`` are the losses of logistic regression on all held-out rows, ``doubt`` the share of their labels that is doubted,
-    and ``rate`` that of the symmetric noise that logistic regression has found. After the first stage, links have their own:
-    a model that fits better takes fewer labels for noise. If that is not believed, the search ends.
+    better one is tried on the other folds too, if it is ahead of ``base``, the losses of logistic regression on all held-out
+    rows, but not clearly so. ``rate`` is that of the symmetric noise that logistic regression has found. After the first
+    stage, links have their own: a model that fits better takes fewer labels for noise. If not believed, it ends the search.
     """
     n_first, held_out = min(_PAIR, problem.n_link_folds), problem.held_out
 
@@ -74,7 +67,7 @@ def search_links(
 
     d, k = problem.features.n_features, problem.n_classes - 1
     zeros = torch.zeros(d + 1, k, dtype=torch.float32, device=problem.device)
-    new = FittedLink(zeros[:d], zeros[d], problem.make_link(problem.generator, torch.float32))
+    new = FittedLink(zeros[:d], zeros[d], problem.make_link(torch.Generator().manual_seed(problem.seed), torch.float32))
     ranked = [LinkScore(candidate, 0, np.empty(0), (new,) * n_first) for candidate in candidates]
     short = min(problem.steps, steps_for(ENOUGH, n_classes=3)) // _SHORT  # no more for larger data
     started = short > 0 and (len(ranked) > _PAIR or rate > 0.0)  # with noise, this stage estimates the link's rate
@@ -89,7 +82,7 @@ def search_links(
         if base is not None:
             # with noise, all steps are still to come: a link that is not behind may yet gain
             known = 0.0 if rate > 0.0 else held_out.mean(base[: len(best.losses)]).mean
-            if not may_gain(gain(best), known):
+            if not gain(best).mean + gain(best).error > LEAST_GAIN * known:
                 return
     # a rate that has changed takes all steps to settle
     *others, best = train_further(ranked[-_PAIR:], problem.steps // (2 if started and rate == 0.0 else 1))
@@ -132,7 +125,9 @@ def _train(
         alpha=strengths[:, 0],
         link_alpha=strengths[:, 1],
         learning_rate=torch.full((len(starts),), problem.learning_rate, dtype=torch.float64),
-        generators=[problem.generator for _ in starts],
+        generators=[
+            torch.Generator().manual_seed(problem.seed) for _ in starts
+        ],  # candidates differ by strengths alone
         max_steps=steps,
         batch_size=problem.batch_size,
         penalize_intercept=problem.penalize_intercept,

@@ -10,7 +10,6 @@ weaker penalties do well, so these paths go from the best strength without noise
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +20,7 @@ from legendretron.diagnostics.softmax_test import LinkTest, score_test
 from legendretron.links import SymmetricNoise, TransitionNoise
 from legendretron.training.features import DenseFeatures, Features
 from legendretron.training.logistic import Logistic, fit_logistic, logistic_log_proba
-from legendretron.tuning.problem import Candidate, LabelledRows, TuningProblem
+from legendretron.tuning.problem import LabelledRows, TuningProblem
 from legendretron.tuning.scores import LEAST_GAIN, SURE_ERRORS, doubted_rows
 from legendretron.tuning.wrong_labels import HIGHEST, RateEstimate, check_estimate, estimate_rates, is_believable
 
@@ -50,11 +49,6 @@ class PathPoint(NamedTuple):
         return (1.0 - self.doubt) * self.log_losses + self.doubt * self.of_any_class
 
     @property
-    def candidate(self) -> Candidate:
-        """Its strengths."""
-        return Candidate(self.alpha, math.inf)
-
-    @property
     def noise(self) -> RateEstimate:
         """The estimate of a point with noise."""
         assert self.estimate is not None
@@ -76,10 +70,9 @@ class LogisticPath:
         #: share of held-out labels that is doubted; lowered once margins are measured
         self.doubt = problem.doubt
         # sparse features in single precision, which is enough to compare strengths; a dense table would be held twice
-        self._features: Features = problem.single_precision
-        dtype = torch.float32
-        if isinstance(problem.features, DenseFeatures):
-            self._features, dtype = problem.features, problem.features.x.dtype
+        dense = problem.features if isinstance(problem.features, DenseFeatures) else None
+        self._features: Features = dense or problem.single_precision
+        dtype = dense.x.dtype if dense else torch.float32
         weights = np.zeros((len(problem.weight), self.n_folds))
         for number, (train, _) in enumerate(problem.folds[: self.n_folds]):
             weights[train, number] = problem.weight[train]
@@ -146,11 +139,7 @@ class LogisticPath:
         return point._replace(doubt=self.doubt)
 
     def with_all_folds(self, best: PathPoint) -> list[PathPoint]:
-        """The best point and its neighbours on all folds, the one with the least loss first.
-
-        A path on one fold of large data is enough to compare with a learned link; where logistic regression itself is to be
-        the model, its strength deserves all folds.
-        """
+        """The best point and its neighbours on all folds, the least loss first: one fold only tells links from softmax."""
         whole = LogisticPath(self.problem, n_folds=len(self.problem.folds))
         whole.doubt = self.doubt
         # the solution of the first fold is a better start than zero

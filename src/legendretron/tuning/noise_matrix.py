@@ -70,10 +70,9 @@ def estimate_matrices(held_out: LabelledRows, training: LabelledRows, start: Ten
 
 def estimate_matrix(rows: LabelledRows, start: Tensor) -> Tensor:
     """The likeliest matrix, beginning at another one, which counts as one further row of each true class."""
-    p = torch.exp(rows.log_p)
+    p, matrix = torch.exp(rows.log_p), start
     weight = rows.weight * (len(rows.weight) / rows.weight.sum())
     one_hot = torch.nn.functional.one_hot(rows.labels, p.shape[1]).to(p) * weight.unsqueeze(1)
-    matrix = start
     for _ in range(500):
         joint = p * matrix.mT[rows.labels]
         of_true = joint / joint.sum(1, keepdim=True).clamp(min=torch.finfo(p.dtype).tiny)
@@ -88,8 +87,7 @@ def has_pattern(path: LogisticPath, plain: PathPoint, *, symmetric: bool) -> boo
     """Whether held-out labels may have a transition matrix, by a fit without noise; ``symmetric`` if they have a rate.
 
     The matrix is estimated on one half of the held-out rows and judged on the other, so one with too many entries for the
-    rows loses. Classes that a model confuses look like a matrix, too; but then labels are right where trees are sure. Halves
-    of few rows tell nothing: if labels are wrong where trees are sure, and a rate does not explain it, a matrix is fitted.
+    rows loses. Halves of few rows tell nothing: a matrix is fitted if labels are surely wrong where trees are sure.
     """
     problem = path.problem
     # of two classes, a matrix cannot be told from symmetric noise and a bias
@@ -99,15 +97,14 @@ def has_pattern(path: LogisticPath, plain: PathPoint, *, symmetric: bool) -> boo
         return True
     held_out, seen = path.predict(plain.fitted)
     estimate, by_rate = estimate_rates(held_out, seen, _POWERS)
-    rows = held_out.to_power(estimate.temperature)
-    start = _symmetric(problem, estimate.rate)
+    rows, start = held_out.to_power(estimate.temperature), _symmetric(problem, estimate.rate)
     half = torch.arange(len(rows.labels), device=rows.labels.device) % 2 == 0
     gain = -by_rate.label_log_p
     for one in (half, ~half):
         gain[~one] += _observe(rows.select(~one), estimate_matrix(rows.select(one), start))
-    if float(gain.mean()) <= SURE_ERRORS * float(gain.std()) / math.sqrt(len(gain)):
-        return False
-    return _is_possible(estimate_matrix(rows, start), problem)
+    # classes that a model confuses look like a matrix, too; but then labels are right where trees are sure
+    is_better = float(gain.mean()) > SURE_ERRORS * float(gain.std()) / math.sqrt(len(gain))
+    return is_better and _is_possible(estimate_matrix(rows, start), problem)
 
 
 def find_matrix(

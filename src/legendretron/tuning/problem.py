@@ -15,7 +15,6 @@ from torch import Tensor
 
 from legendretron.calibration.prediction_sets import some_rows
 from legendretron.links import LabelNoise, Link
-from legendretron.links.noise_models import count_wrong_labels
 from legendretron.training.features import Features
 from legendretron.tuning.folds import Fold
 from legendretron.tuning.rules import ONE_FOLD_FROM
@@ -131,19 +130,9 @@ class TuningProblem:
         return DOUBTED_ROWS / self.held_out.n_rows
 
     @property
-    def generator(self) -> torch.Generator:
-        """A new one, the same for all candidates, so that they differ by their strengths alone."""
-        return torch.Generator().manual_seed(self.seed)
-
-    @property
     def device(self) -> torch.device:
         """Where the data are."""
         return self.labels.device
-
-    @cached_property
-    def known_share(self) -> float:
-        """Share of wrong labels by the noise that is known; 0 if none is."""
-        return 0.0 if self.known_noise is None else count_wrong_labels(self.known_noise.matrix(), self.labels)
 
     @cached_property
     def single_precision(self) -> Features:
@@ -169,9 +158,9 @@ class TuningProblem:
         rows = np.flatnonzero(self.weight > 0)
         rows = rows[some_rows(len(rows), self.n_classes)]
         x, y = self.features.select_rows(rows), self.labels[torch.as_tensor(rows, device=self.device)].cpu().numpy()
-        most = min(len(y), ONE_FOLD_FROM)  # rows of a tree
+        n = min(len(y), ONE_FOLD_FROM)  # rows of a tree
         trees = ExtraTreesClassifier(
-            50, min_samples_leaf=3, bootstrap=True, max_samples=most, oob_score=True, random_state=0
+            50, min_samples_leaf=3, bootstrap=True, max_samples=n, oob_score=True, random_state=0
         )
         with warnings.catch_warnings():  # about rows that all trees have seen
             warnings.simplefilter("ignore")

@@ -3,8 +3,6 @@ r"""Settings that follow from the number of rows, chosen together on a dozen dat
 - **Steps** grow with the square root of the rows, :math:`80 \sqrt n`, up to 10,000 rows, with the fourth root beyond: 900
   steps for 120 rows, 8,000 for 10,000, 25,000 for a million. So small data are passed over some hundred times, and large
   data a few times. Two classes, whose link is a function of one number, take half of that.
-- **Rows in a step**: 64, for large data a sixteenth of the rows up to 256.
-- **Width** of the networks: 4 units in a layer below 400 rows, else 8; 2 for two classes.
 - **Folds**: five. Below 1,000 rows, logistic regression of no more parameters than rows has them three times, dealt out
   anew. From 5,000 rows on, learned links are tried on the first only, and from 50,000 rows on there is no other.
 """
@@ -13,8 +11,6 @@ from __future__ import annotations
 
 import math
 
-#: Initial rate of Adam, which falls to 0 along half a cosine; chosen together with the steps.
-LEARNING_RATE = 0.03
 #: Folds, as usual: models of four fifths of the rows are nearly as good as those of all.
 FOLDS = 5
 #: How often small data are cross-validated: which rows are held out together matters there.
@@ -23,7 +19,7 @@ REPEATS = 3
 TOLD_APART = 1000
 #: Rows that are enough for any estimate: the standard error of a share is at most half a per cent.
 ENOUGH = 10_000
-#: Rows below which classes that overlap look like noise, and the many units of a link like too many.
+#: Rows below which noise needs strong evidence: classes that overlap look like it.
 FEW = 400
 #: Rows from which learned links are tried on one fold only, and from which there is no other.
 ONE_FOLD_FROM, ONE_SPLIT_FROM = FOLDS * TOLD_APART, FOLDS * ENOUGH
@@ -38,15 +34,3 @@ def steps_for(n_rows: int, n_classes: int) -> int:
 def link_folds_for(n_rows: int) -> int:
     """On how many of the folds learned links are tried."""
     return FOLDS if n_rows < ONE_FOLD_FROM else 1
-
-
-def batch_size_for(n_rows: int) -> int:
-    """Rows in a step."""
-    return min(n_rows, max(64, min(256, n_rows // 16)))
-
-
-def hidden_for(n_rows: int, n_classes: int) -> int:
-    """Units per layer of a composite link's networks; of two classes, a link is a function of one number."""
-    if n_classes == 2:
-        return 2
-    return 4 if n_rows < FEW else 8

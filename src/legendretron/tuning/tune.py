@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 from legendretron.links import TransitionNoise
-from legendretron.links.noise_models import wrong_share
-from legendretron.tuning.link_search import LinkScore, may_gain, predict_held_out, search_links
+from legendretron.links.noise_models import count_wrong_labels, wrong_share
+from legendretron.tuning.link_search import LinkScore, predict_held_out, search_links
 from legendretron.tuning.logistic_path import LogisticPath, PathPoint
 from legendretron.tuning.noise_matrix import find_matrix
 from legendretron.tuning.problem import Candidate, TuningProblem
-from legendretron.tuning.scores import Difference
+from legendretron.tuning.scores import LEAST_GAIN, Difference
 from legendretron.tuning.table import Tuning
 from legendretron.tuning.wrong_labels import FoundNoise, is_believable, is_possible
 
@@ -73,9 +73,8 @@ def tune(problem: TuningProblem, links: list[Candidate], *, logistic: bool, alph
         if links and problem.known_noise is None and problem.fixed_link is None:
             test = tuning.link_test = path.test_links(base)
             # of two classes, a link is a function of one score, which held-out rows can test
-            gain = Difference(test.gain, test.gain_error)
-            if problem.n_classes == 2 and not (test.is_rejected and may_gain(gain, path.loss(base))):
-                links = []
+            gains = test.is_rejected and test.gain + test.gain_error > LEAST_GAIN * path.loss(base)
+            links = links if gains or problem.n_classes > 2 else []
     best: LinkScore | None = None
     for assumed in (rate, 0.0) if links else ():  # if a link's noise is not believed, links are searched again, without
         for best in search_links(problem, links, None if base is None else base.losses, doubt, assumed):
@@ -95,24 +94,24 @@ def tune(problem: TuningProblem, links: list[Candidate], *, logistic: bool, alph
             chosen = base = (whole := path.with_all_folds(base))[0]
             tried += whole
         tuning.logistic, tuning.held_out = base.fitted, path.predict_held_out(base.fitted)
-    assert chosen is not None
-    tuning.chosen = chosen.candidate
-    tuning.rows = [{**_describe(problem, one, base), "chosen": one is chosen} for one in tried]
+    wrong = 0.0 if problem.known_noise is None else count_wrong_labels(problem.known_noise.matrix(), problem.labels)
+    tuning.rows = [{**_describe(problem, one, base, wrong), "chosen": one is chosen} for one in tried]
+    tuning.chosen = next(Candidate(row["alpha"], row["link_alpha"]) for row in tuning.rows if row["chosen"])
     return tuning
 
 
-def _describe(problem: TuningProblem, tried: PathPoint | LinkScore, base: PathPoint | None) -> dict[str, Any]:
-    """What the table says of a candidate, with the share of wrong labels that it assumes."""
-    held_out, noise = problem.held_out, tried.estimate
-    mean, away = held_out.mean(tried.losses), Difference(math.nan, math.nan)
-    if base is not None:
-        away = held_out.difference(tried.losses, base.losses)
+def _describe(
+    problem: TuningProblem, tried: PathPoint | LinkScore, base: PathPoint | None, wrong: float
+) -> dict[str, Any]:
+    """What the table says of a candidate, with the share of wrong labels that it assumes; ``wrong`` if that is known."""
+    held_out, noise, none = problem.held_out, tried.estimate, Difference(math.nan, math.nan)
+    mean, away = held_out.mean(tried.losses), none if base is None else held_out.difference(tried.losses, base.losses)
+    strengths = tried.candidate if isinstance(tried, LinkScore) else Candidate(tried.alpha, math.inf)
     plain = "logistic regression" if problem.fixed_link is None else "fixed link"
     return {
-        "model": plain if tried.candidate.is_logistic else "learned link",
-        "alpha": tried.candidate.alpha,
-        "link_alpha": tried.candidate.link_alpha,
-        "label_noise": problem.known_share if noise is None else wrong_share(noise.rate, problem.n_classes),
+        "model": plain if strengths.is_logistic else "learned link",
+        **strengths._asdict(),
+        "label_noise": wrong if noise is None else wrong_share(noise.rate, problem.n_classes),
         "steps": tried.steps if isinstance(tried, LinkScore) else None,
         "held_out_rows": held_out.first_rows(len(tried.losses)).n_rows,
         "log_loss": mean.mean,
