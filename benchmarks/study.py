@@ -53,8 +53,8 @@ DISCLOSURE = (
     "That training goes on from the model that was judged, when a search ends, and that two classes take half of the "
     "steps: the tables of both collections on which a link is chosen. Rules by which wrong labels are believed: "
     f"{', '.join(CHOSEN_ON)}. That few rows without clear ones have no noise: tae, bupa, bands, crx and titanic. "
-    "That noise needs strong evidence: made-up tables of classes that merely overlap. From how many wrong labels among "
-    "the clearest ones a pattern is looked for on few rows: wine and hayes-roth."
+    "That noise needs strong evidence: made-up tables of classes that merely overlap. With which model a search for a "
+    "pattern begins: wine, iris and svmguide2."
 )
 
 

@@ -12,6 +12,7 @@ from sklearn.model_selection import KFold
 
 from legendretron import LegendreNetClassifier, LegendreTronClassifier, MultinomialLogisticClassifier, TableClassifier
 from legendretron.estimators.validation_split import validation_split
+from legendretron.estimators.votes import combine_votes
 from legendretron.tuning import make_folds
 
 X, Y = make_classification(300, 5, n_informative=4, n_redundant=0, n_classes=3, random_state=0)
@@ -196,3 +197,15 @@ def test_votes_count_the_same_when_training_goes_on():
     model = clone(VOTERS["logistic regression"]).set_params(warm_start=True).fit(x[:600], shares)
     before = log_loss(model, x[600:], y[600:])
     assert log_loss(model.fit(x[:600], shares), x[600:], y[600:]) < before + 0.02
+
+
+def test_votes_of_unequal_numbers_are_not_combined():
+    random = np.random.default_rng(0)
+    true = random.integers(3, size=600)
+    for several, combined in ((np.full(600, 3), True), (random.integers(1, 4, 600), False)):
+        votes = [
+            (k + random.integers(1, 3, n) * (random.random(n) < 0.3)) % 3 for k, n in zip(true, several, strict=True)
+        ]
+        shares = np.array([np.bincount(one, minlength=3) / len(one) for one in votes])
+        row, label = np.nonzero(shares)
+        assert (combine_votes(row, shares[row, label], 3) is not None) == combined

@@ -96,7 +96,7 @@ def test_small_data_are_divided_several_times(monkeypatch):
     assert len(folds) == 15
     assert len({tuple(held) for _, held in folds}) == 15
     assert all(held_out_once(folds[5 * k : 5 * k + 5], ROWS) for k in range(3))
-    monkeypatch.setattr(module, "REPEAT_BELOW", 100)
+    monkeypatch.setattr(module, "TOLD_APART", 100)
     once = make_folds(None, X, y, ROWS, None, 0)
     assert len(once) == 5
     assert all(np.array_equal(a[1], b[1]) for a, b in zip(once, folds, strict=False))
@@ -113,7 +113,9 @@ def test_one_split_of_large_data(monkeypatch):
     assert len(make_folds(None, X, y, ROWS, ROWS % 10, 0)) == 5
 
 
-@pytest.mark.parametrize("labels", [np.append(y[:-1], 7), np.arange(100) % 40], ids=["single row", "many classes"])
+@pytest.mark.parametrize(
+    "labels", [np.append(y[:-1], 7), np.where(ROWS < 10, 40, ROWS % 40)], ids=["single row", "many classes"]
+)
 def test_one_split_that_cannot_be_stratified(monkeypatch, labels):
     monkeypatch.setattr(module, "ONE_SPLIT_FROM", 100)
     ((train, held),) = make_folds(None, X, labels, ROWS, None, 0)

@@ -16,7 +16,7 @@ from legendretron.tuning import tune
 from legendretron.tuning.logistic_path import LogisticPath
 from legendretron.tuning.noise_matrix import estimate_matrix, has_pattern
 from legendretron.tuning.problem import LabelledRows, Trees, link_candidates
-from legendretron.tuning.wrong_labels import RateEstimate, combine_votes, estimate_rates, is_believable, least_bound
+from legendretron.tuning.wrong_labels import SLACK, RateEstimate, bound_share, estimate_rates, is_believable
 
 
 def sure_data(n=300, c=3, d=4, seed=0):
@@ -86,8 +86,8 @@ def test_both_rates_and_the_doubt():
 def test_the_clearest_rows_bound_the_share_of_wrong_labels(make_problem, n_classes, wrong):
     x, y = sure_data(n=1500, c=n_classes)
     labels = symmetric_noise(y, wrong, n_classes, 0)
-    bound = least_bound(make_problem(x, labels).trees)
-    assert (labels != y).mean() <= bound < (labels != y).mean() + 0.12
+    low, high = bound_share(make_problem(x, labels).trees)
+    assert low <= (labels != y).mean() <= high < (labels != y).mean() + 0.12
 
 
 def test_sparse_rows_grow_the_same_trees(make_problem):
@@ -113,11 +113,11 @@ def test_labels_that_are_a_matter_of_chance_are_not_wrong(make_problem):
     """A floor fits them better, and suspicious rows are alone. But where labels are clearest, hardly any are wrong."""
     x, y = titanic()
     path = LogisticPath(make_problem(x, y))
-    points, believed = path.search_noise(path.search(), always=False, fixed=False)
+    points, believed = path.search_noise(path.search(), always=False)
     estimate = points[0].estimate
     assert not believed
     assert estimate.agreement < 0.1
-    assert estimate.most < 0.25 < 0.3 < estimate.lowest
+    assert SLACK * estimate.most < estimate.lowest
     assert not is_believable(estimate, path.problem)
     noise = tune(make_problem(x, y, find_noise="if it helps"), [], logistic=True).noise
     assert (noise.rate, noise.low) == (0.0, 0.0)
@@ -129,10 +129,10 @@ def test_the_bound_is_the_least_upper_limit():
     labels = np.zeros(1000, dtype=int)
     labels[:500] = np.arange(500) % 2  # half of those that are least sure are wrong
     trees = Trees(np.arange(1000), np.stack([proba, 1 - proba], axis=1), labels)
-    m, z = 400, 2.5  # none of the surest are wrong: z^2 / (m + z^2)
-    assert least_bound(trees) == pytest.approx(z**2 / (m + z**2))
-    few = Trees(np.arange(10), trees.proba[:10], labels[:10])
-    assert least_bound(few) == 1.0
+    m, z = 500, 2.5  # none of the surest are wrong: z^2 / (m + z^2)
+    assert bound_share(trees) == pytest.approx((0.0, z**2 / (m + z**2)))
+    few = Trees(np.arange(39), trees.proba[:39], labels[:39])
+    assert bound_share(few) == (0.0, 1.0)
 
 
 def test_what_is_believed(make_problem):
@@ -186,7 +186,7 @@ def test_noise_is_found_where_there_is_some(make_problem):
     x, y = sure_data(c=c, seed=1)
     problem = make_problem(x, symmetric_noise(y, 0.2, c, 0), find_noise="if it helps")
     path = LogisticPath(problem)
-    points, found = path.search_noise(path.search(), always=False, fixed=False)
+    points, found = path.search_noise(path.search(), always=False)
     share = points[0].estimate.rate * (c - 1) / c
     assert found
     assert abs(share - 0.2) < 0.06
@@ -196,7 +196,7 @@ def test_noise_is_found_where_there_is_some(make_problem):
 def test_no_noise_where_there_is_none(make_problem):
     x, y = sure_data()
     path = LogisticPath(make_problem(x, y))
-    points, found = path.search_noise(path.search(), always=False, fixed=False)
+    points, found = path.search_noise(path.search(), always=False)
     assert not found
     assert [point.rate for point in points] == [0.0]  # only asked
 
@@ -212,8 +212,8 @@ def corner(n=900, seed=0):
 def test_a_model_that_does_not_fit_is_not_noise(make_problem):
     x, y = corner()
     path = LogisticPath(make_problem(x, y))
-    points, _ = path.search_noise(path.search(), always=False, fixed=False)
-    assert path.check_estimate(points[0]).estimate.agreement > 0.5
+    points, _ = path.search_noise(path.search(), always=False)
+    assert path.check_estimate(points[0]).estimate.agreement > 0.2
     problem = make_problem(x, y, find_noise="if it helps")
     tuning = tune(problem, [], logistic=True)
     assert (tuning.noise.training, tuning.noise.rate) == (0.0, 0.0)
@@ -289,15 +289,3 @@ def test_a_link_that_explains_what_looked_like_noise(make_problem):
     tuning = tune(make_problem(x, y, find_noise="if it helps", steps=400), link_candidates(0.03, 1e-4), logistic=True)
     assert tuning.noise.rate == 0.0
     assert all(row["steps"] != 400 or row["label_noise"] == 0.0 for row in tuning.rows)
-
-
-def test_votes_of_unequal_numbers_are_not_combined():
-    random = np.random.default_rng(0)
-    true = random.integers(3, size=600)
-    for several, combined in ((np.full(600, 3), True), (random.integers(1, 4, 600), False)):
-        votes = [
-            (k + random.integers(1, 3, n) * (random.random(n) < 0.3)) % 3 for k, n in zip(true, several, strict=True)
-        ]
-        shares = np.array([np.bincount(one, minlength=3) / len(one) for one in votes])
-        row, label = np.nonzero(shares)
-        assert (combine_votes(row, shares[row, label], 3) is not None) == combined

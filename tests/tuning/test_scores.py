@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from legendretron.tuning.problem import ALPHAS, LINK_ALPHA, Candidate, link_candidates
-from legendretron.tuning.rules import batch_size_for, hidden_for, link_folds_for, steps_for
-from legendretron.tuning.scores import HeldOut, doubted_rows, held_out_loss
+from legendretron.estimators.settings import batch_size_for, hidden_for
+from legendretron.tuning.problem import ALPHAS, LINK_ALPHA, Candidate, LabelledRows, link_candidates
+from legendretron.tuning.rules import link_folds_for, steps_for
+from legendretron.tuning.scores import HeldOut, doubted_rows
 
 FOLDS = [
     (np.array([5, 6]), np.array([0, 1, 2])),
@@ -74,15 +75,15 @@ def test_losses_that_are_none(bad):
 
 
 def test_loss_with_doubt():
-    log_p = torch.log_softmax(torch.randn(5, 2, 3, generator=torch.Generator().manual_seed(0)), -1)
-    labels = torch.tensor([[0, 1], [2, 1], [0, 0], [1, 2], [2, 2]])
-    own = np.take_along_axis(log_p.numpy(), labels.numpy()[..., None], -1)[..., 0]
-    assert held_out_loss(log_p, labels, 0.0).numpy() == pytest.approx(-own)
+    log_p = torch.log_softmax(torch.randn(10, 3, generator=torch.Generator().manual_seed(0)), -1)
+    rows = LabelledRows(log_p, torch.tensor([0, 1, 2, 1, 0, 0, 1, 2, 2, 2]), torch.ones(10))
+    own = np.take_along_axis(log_p.numpy(), rows.labels.numpy()[:, None], -1)[:, 0]
+    assert rows.losses(0.0).numpy() == pytest.approx(-own)
     expected = -0.9 * own - 0.1 * log_p.numpy().mean(-1)
-    assert held_out_loss(log_p, labels, 0.1).numpy() == pytest.approx(expected)
+    assert rows.losses(0.1).numpy() == pytest.approx(expected)
     # without doubt, more confidence on rows that are all right would be better without end
     sure = torch.log_softmax(torch.tensor([[5.0, 0.0], [50.0, 0.0]]), -1)
-    loss = held_out_loss(sure, torch.tensor([0, 0]), 0.01)
+    loss = LabelledRows(sure, torch.tensor([0, 0]), torch.ones(2)).losses(0.01)
     assert loss[1] > loss[0]
 
 
@@ -118,7 +119,7 @@ def test_doubt_follows_the_margins():
 
 
 def test_settings_by_the_number_of_rows():
-    assert [steps_for(n, 3) for n in (1, 120, 10_000, 1_000_000)] == [200, 876, 8000, 25298]
+    assert [steps_for(n, 3) for n in (1, 120, 10_000, 1_000_000)] == [80, 876, 8000, 25298]
     assert steps_for(10_000, 2) == 4000
     assert [batch_size_for(n) for n in (50, 1000, 2000, 10_000)] == [50, 64, 125, 256]
     assert [hidden_for(*shape) for shape in ((299, 3), (300, 3), (300, 2))] == [4, 8, 2]

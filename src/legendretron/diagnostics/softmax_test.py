@@ -32,8 +32,8 @@ from legendretron._internal.fields import check_fields, list_of, number
 
 #: Directions whose variance is below this share of the largest are combinations of the others.
 _LEAST_VARIANCE = 1e-4
-#: Rows for each feature from which features are taken into account: with fewer they could explain anything.
-_ROWS_FOR_A_FEATURE = 10
+#: Fewest rows for each parameter that is estimated: with fewer it could explain anything.
+ROWS_PER_PARAMETER = 10
 #: Most multiplications for features, which takes some seconds.
 _MOST_WORK = 2e10
 #: Softmax is rejected below this p-value.
@@ -213,7 +213,7 @@ def score_test(
 
 def _can_use(features: np.ndarray, n_classes: int) -> bool:
     n, d = features.shape
-    return n >= _ROWS_FOR_A_FEATURE * d and n * d**2 * n_classes <= _MOST_WORK
+    return n >= ROWS_PER_PARAMETER * d and n * d**2 * n_classes <= _MOST_WORK
 
 
 def _recalibrate(log_proba: np.ndarray, labels: np.ndarray, weight: np.ndarray) -> np.ndarray:

@@ -36,19 +36,19 @@ from legendretron.estimators.label_noise import (
 from legendretron.estimators.linear import LinearPredictor
 from legendretron.estimators.onnx import LinearLink, predictor_model
 from legendretron.estimators.resuming import ChosenStrengths, fingerprint, restore_on_error
-from legendretron.estimators.settings import Plan, Protocol, Strengths, draw_seed
-from legendretron.estimators.soft_labels import check_rows, fit_votes
+from legendretron.estimators.settings import LEARNING_RATE, Plan, Protocol, Strengths, batch_size_for, draw_seed
+from legendretron.estimators.soft_labels import check_rows
 from legendretron.estimators.standardization import Standardized, Standardizer
 from legendretron.estimators.stream_fit import SAMPLE_ROWS, fit_source
 from legendretron.estimators.validation_split import validation_split
+from legendretron.estimators.votes import combine_votes, fit_votes
 from legendretron.links import LabelNoise, Link, NoisyLink, SoftmaxLink, clean_link, with_noise
 from legendretron.training import LinearModel, Sample, TrainingResult, TrainingSettings, as_features, train
 from legendretron.training.features import Features
 from legendretron.training.threads import threads_for
 from legendretron.tuning import Candidate, Tuning, make_folds, tune
 from legendretron.tuning.problem import TuningProblem, link_candidates
-from legendretron.tuning.rules import LEARNING_RATE, batch_size_for, link_folds_for, steps_for
-from legendretron.tuning.wrong_labels import combine_votes
+from legendretron.tuning.rules import link_folds_for, steps_for
 
 #: Strengths and learning rate of ``partial_fit``, which has no held-out rows to choose them on.
 _ONLINE_ALPHA, _ONLINE_RATE = 1e-4, 0.01

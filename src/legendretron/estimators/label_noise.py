@@ -11,8 +11,7 @@ import torch
 
 from legendretron._internal.fields import BOOLEAN, array, check_fields, list_of, number, optional
 from legendretron.links import LabelNoise, Link, NoisyLink, SymmetricNoise, TransitionNoise, clean_link
-from legendretron.links.noise_models import known_noise, replaced_share, wrong_share
-from legendretron.tuning.problem import share_of_wrong_labels
+from legendretron.links.noise_models import known_noise, replaced_share, share_of_wrong_labels, wrong_share
 from legendretron.tuning.scores import SURE_ERRORS
 from legendretron.tuning.table import check_matrix
 from legendretron.tuning.wrong_labels import FoundNoise

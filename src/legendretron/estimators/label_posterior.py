@@ -22,7 +22,7 @@ import math
 import numpy as np
 from scipy.special import softmax
 
-from legendretron.tuning.problem import ENOUGH
+from legendretron.calibration.prediction_sets import some_rows
 from legendretron.tuning.wrong_labels import TEMPERATURES, best_share
 
 #: Power of the predictions in the tail, relative to the temperature.
@@ -54,7 +54,7 @@ def calibrate_on_labels(
 ) -> np.ndarray:
     """Calibrated probabilities of the true classes, ``(n, C)``; arguments as in :func:`label_posterior`."""
     log_p = log_p.astype(np.float64)
-    some = slice(None, None, -(-len(labels) // ENOUGH))
+    some = some_rows(*log_p.shape)
     part, of_label = log_p[some], matrix.T[labels[some]]
     weight = np.append(np.ones(len(part)), _IMAGINED)
     best, found = math.inf, (1.0, 0.0)

@@ -14,11 +14,10 @@ from legendretron._internal.sklearn_compat import Interval, StrOptions
 from legendretron._internal.validation import check_choice
 from legendretron.estimators.base import LinearLinkClassifier
 from legendretron.estimators.fixed_link import check_fixed_fit, fixed_link, get_link, has_same_values, is_fixed
-from legendretron.estimators.settings import SHARED_CONSTRAINTS, Protocol, Strengths
+from legendretron.estimators.settings import SHARED_CONSTRAINTS, Protocol, Strengths, hidden_for
 from legendretron.links import CompositeLink, Link, NoisyLink, SoftmaxLink, clean_link, link_class, make_link
 from legendretron.links.registry import check_link, check_settings
 from legendretron.losses import CanonicalLoss, CompositeLoss
-from legendretron.tuning.rules import hidden_for
 
 #: The paper's table of hyperparameters, by group of data sets.
 _PAPER: dict[str, dict[str, Any]] = {

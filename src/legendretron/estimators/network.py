@@ -30,8 +30,9 @@ from legendretron.estimators.persistence import LINK_FIELDS, SavedModel, link_pa
 from legendretron.estimators.resuming import restore_on_error
 from legendretron.estimators.saved_classes import classes_from_state
 from legendretron.estimators.settings import SHARED_CONSTRAINTS, draw_seed
-from legendretron.estimators.soft_labels import check_rows, fit_votes
+from legendretron.estimators.soft_labels import check_rows
 from legendretron.estimators.standardization import Standardizer
+from legendretron.estimators.votes import combine_votes, fit_votes
 from legendretron.links import LabelNoise, Link, SoftmaxLink, SymmetricNoise
 from legendretron.networks.folds import FoldSettings, LabelledTable, held_out_logits, logits_of, train_folds
 from legendretron.networks.held_out import LabelledPair, find_noise, learn_map
@@ -46,7 +47,6 @@ from legendretron.tuning.problem import LabelledRows, TuningProblem
 from legendretron.tuning.rules import link_folds_for
 from legendretron.tuning.scores import SURE_ERRORS
 from legendretron.tuning.tune import FALLBACK_ALPHA
-from legendretron.tuning.wrong_labels import combine_votes
 
 #: Powers of ten at which strengths of logistic regression are tried at most, and the rise of the loss that ends the search.
 _DECADES, _CLEARLY = 7, 0.02

@@ -14,6 +14,8 @@ from legendretron._internal.sklearn_compat import Interval, StrOptions
 from legendretron.estimators.label_noise import FittedNoise
 from legendretron.links import LabelNoise, Link
 
+#: Initial rate of Adam, which falls to 0 along half a cosine; chosen together with the number of steps.
+LEARNING_RATE = 0.03
 #: Values of the parameters that the linear estimators share, in scikit-learn's format.
 SHARED_CONSTRAINTS: dict[str, list[Any]] = {
     "alpha": [StrOptions({"auto"}), Interval(Real, 0, None, closed="left")],
@@ -39,6 +41,18 @@ SHARED_CONSTRAINTS: dict[str, list[Any]] = {
     "checkpoint": [str, os.PathLike, None],
     "cv": ["cv_object"],
 }
+
+
+def batch_size_for(n_rows: int) -> int:
+    """Rows in a step: 64, for large data a sixteenth of the rows up to 256."""
+    return min(n_rows, max(64, min(256, n_rows // 16)))
+
+
+def hidden_for(n_rows: int, n_classes: int) -> int:
+    """Units per layer of a composite link's networks; of two classes, a link is a function of one number."""
+    if n_classes == 2:
+        return 2
+    return 4 if n_rows < 300 else 8
 
 
 def draw_seed(random_state: Any) -> int:

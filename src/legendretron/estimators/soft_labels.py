@@ -6,26 +6,18 @@ the label, so this is exact. A row whose shares are one and zeros is one copy, a
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
-import torch
 from sklearn.utils.multiclass import check_classification_targets
 
 from legendretron._internal.features import check_features
 from legendretron._internal.labels import check_labels
 from legendretron._internal.sklearn_compat import check_sample_weight
-from legendretron.calibration.prediction_sets import SetCalibration
 from legendretron.estimators.classes import apply_class_weight
-from legendretron.estimators.label_noise import FittedNoise
-from legendretron.tuning.problem import LabelledRows
-from legendretron.tuning.wrong_labels import CombinedVotes, find_ambiguity
 
 #: How far the sum of the shares of a row may be from one: shares that were written down are rounded, as three of 0.33.
-_ROUNDING = 0.02
-#: How often a model is fitted again to votes that are weighed by its predictions: most of the gain comes from two.
-_PASSES = 2
+ROUNDING = 0.02
 
 
 class SoftLabels(NamedTuple):
@@ -95,7 +87,7 @@ def _check(shares: np.ndarray, labels: np.ndarray) -> None:
             f"y must contain shares of the classes, from 0 to 1, got {shares[row].tolist()} in row {row} (from 0)."
         )
     total = shares.sum(1)
-    wrong = np.flatnonzero(np.abs(total - 1.0) > _ROUNDING)
+    wrong = np.flatnonzero(np.abs(total - 1.0) > ROUNDING)
     if len(wrong):
         row = int(wrong[0])
         counts = (shares == np.round(shares)).all()
@@ -129,44 +121,3 @@ def check_rows(
     X, y = check_features(estimator, X, y, **options)
     check_classification_targets(y)
     return X, y, apply_class_weight(estimator.class_weight, y, check_sample_weight(sample_weight, X)), None
-
-
-class _Voter(Protocol):
-    """What is fitted to votes: an estimator of this library."""
-
-    _sets: SetCalibration | None
-    _noise: FittedNoise | None
-
-
-def fit_votes(
-    estimator: _Voter,
-    votes: CombinedVotes,
-    copies: np.ndarray,
-    shares: np.ndarray,
-    fit: Callable[[np.ndarray, str | None], None],
-    predict: Callable[[], np.ndarray],
-) -> None:
-    """Fit to the majority of votes, then to all classes that have votes, weighed by what the model predicts.
-
-    If votes differ because rows are ambiguous, it is fitted to the shares as they are.
-
-    Parameters
-    ----------
-    fit : callable
-        Fits to weights of the copies; looks for noise as it is told, or as the parameters say.
-    predict : callable
-        Probabilities of the label of each copy.
-    """
-    fit(votes.weight, None)
-    sets, none = estimator._sets, None
-    if sets is not None:
-        p = torch.as_tensor(sets.proba.astype(np.float64)).clamp_min(1e-300)
-        held_out = LabelledRows(p.log(), torch.as_tensor(sets.labels), torch.as_tensor(sets.weight))
-        found = estimator._noise
-        none = find_ambiguity(votes, held_out, 0.0 if found is None else found.rates.rate)
-    if none is None:
-        for _ in range(_PASSES):
-            fit(votes.weigh(copies, predict()), None)
-    else:
-        fit(shares, "never")
-        estimator._noise = FittedNoise(held_out.log_p.shape[1], none, known=False)

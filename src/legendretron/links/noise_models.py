@@ -32,11 +32,13 @@ __all__ = [
     "LabelNoise",
     "SymmetricNoise",
     "TransitionNoise",
+    "count_wrong_labels",
     "known_noise",
     "make_noise",
     "mix_with_uniform",
     "observed_loss",
     "replaced_share",
+    "share_of_wrong_labels",
     "wrong_share",
 ]
 
@@ -386,6 +388,18 @@ def wrong_share(rate: float, n_classes: int) -> float:
 def replaced_share(wrong: float, n_classes: int) -> float:
     """The reverse of :func:`wrong_share`."""
     return wrong * n_classes / (n_classes - 1)
+
+
+def count_wrong_labels(matrix: Tensor, labels: Tensor) -> float:
+    """Share of these labels that is wrong by a transition matrix."""
+    counts = np.bincount(labels.cpu().numpy(), minlength=len(matrix))
+    return share_of_wrong_labels(matrix.detach().cpu().numpy(), counts / len(labels))
+
+
+def share_of_wrong_labels(matrix: np.ndarray, observed: np.ndarray) -> float:
+    """The same from the shares of the observed classes: those of the true ones solve a linear system."""
+    true = np.clip(np.linalg.lstsq(matrix.T, observed, rcond=None)[0], 1e-12, None)
+    return float(1.0 - (true / true.sum()) @ np.diag(matrix))
 
 
 def mix_with_uniform(log_p: Tensor, rate: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ import torch
 
 from legendretron.calibration.fitting import Calibration, calibrate, draw_folds
 from legendretron.links import LabelNoise, SymmetricNoise, TransitionNoise
-from legendretron.tuning.noise_matrix import describe_matrices, estimate_matrices, mean_matrix
+from legendretron.tuning.noise_matrix import estimate_matrices
 from legendretron.tuning.problem import LabelledRows, TuningProblem
 from legendretron.tuning.wrong_labels import FoundNoise, RateEstimate, check_estimate, estimate_rates, is_believable
 
@@ -39,10 +39,10 @@ def find_noise(
         # networks that expect more noise than there is are sure of true classes, which is what a matrix is estimated from
         start = symmetric.matrix().to(plain[0].log_p)
         robust = SymmetricNoise(n_classes, max(rate, _ROBUST), learned=False, dtype=torch.float64)
-        first = mean_matrix(*estimate_matrices(*train_with(robust)[:2], start))
+        first = estimate_matrices(*train_with(robust)[:2], start).mean
         held_out, training, _ = train_with(TransitionNoise(first))
-        matrix, found = describe_matrices(estimate_matrices(held_out, training, start), held_out.labels)
-        return found._replace(doubt=0.0), matrix.cpu().numpy()
+        found = estimate_matrices(held_out, training, start)
+        return found.describe(held_out.labels)._replace(doubt=0.0), found.mean.cpu().numpy()
     better = _estimate(problem, train_with(symmetric))
     if auto and not is_believable(better, problem):
         return FoundNoise.none(better), None

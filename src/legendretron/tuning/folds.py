@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.model_selection import StratifiedGroupKFold, check_cv, train_test_split
+from sklearn.model_selection import StratifiedGroupKFold, check_cv
 
-from legendretron.tuning.rules import FOLDS, ONE_SPLIT_FROM, REPEAT_BELOW, REPEAT_PARAMETERS, REPEATS
+from legendretron.tuning.rules import FOLDS, ONE_SPLIT_FROM, REPEATS, TOLD_APART
 
 Fold = tuple[np.ndarray, np.ndarray]
 
@@ -21,17 +21,10 @@ def make_folds(
 ) -> list[Fold]:
     """Training and held-out rows of each fold; none if there are too few rows to hold any out.
 
-    Parameters
-    ----------
-    cv : None, int, splitter or iterable
-        As in scikit-learn; ``None`` for five folds, several times over for small data, or one split of large data.
-    rows : ndarray
-        Rows that count; others are left out of every fold.
-    groups : array-like of shape (n,), optional
-        Groups whose rows must not be divided.
-    copies : ndarray of shape (n,), optional
-        If some of the n rows are copies of one, the number of that one, from 0 and rising; copies are not divided. ``cv`` and
-        ``groups`` are then about the rows without copies, and their labels are those of the first copies.
+    ``cv`` is as in scikit-learn, with ``None`` for five folds, several times over for small data, or one split of large data.
+    ``rows`` are those that count, and ``groups`` those whose rows must not be divided. If some of the n rows are copies of
+    one, ``copies`` has the number of that one, from 0 and rising; copies are not divided. ``cv`` and ``groups`` are then
+    about the rows without copies, and their labels are those of the first copies.
 
     Examples
     --------
@@ -63,38 +56,31 @@ def _split(cv: Any, X: Any, y: np.ndarray, rows: np.ndarray, groups: Any, seed: 
         if groups.shape != (len(y),):
             raise ValueError(f"groups must have one entry per row, {len(y)}, got shape {groups.shape}.")
     if not (cv is None or isinstance(cv, int | np.integer)):
-        splits = check_cv(cv, y, classifier=True).split(X, y, groups)
-        parts = ([np.asarray(part) for part in split] for split in splits)
+        given = check_cv(cv, y, classifier=True).split(X, y, groups)
+        parts = ([np.asarray(part) for part in split] for split in given)
         indices = ([np.flatnonzero(part) if part.dtype == bool else part for part in split] for split in parts)
         return [(train[np.isin(train, rows)], held[np.isin(held, rows)]) for train, held in indices]
     n_folds = FOLDS if cv is None else int(cv)
     if n_folds < 2:
         raise ValueError(f"cv must be at least 2 folds, got {cv!r}.")
-    if groups is not None:
-        n_folds = min(n_folds, len(np.unique(groups[rows])))
-        if n_folds < 2:
-            raise ValueError("groups has only 1 distinct value, but cross-validation needs at least 2.")
-        n_folds = min(n_folds, int(counts.max()))
-        if n_folds < 2:  # every class has a single row
-            return []
-        splitter = StratifiedGroupKFold(n_folds, shuffle=True, random_state=seed)
-        return [(rows[a], rows[b]) for a, b in splitter.split(np.zeros(len(rows)), labels, groups[rows])]
-    if cv is None and len(rows) >= ONE_SPLIT_FROM:
-        # a split cannot be stratified if a class has a single row, or if fewer rows than classes are held out
-        stratify = labels if counts.min() >= 2 and FOLDS * len(counts) <= len(rows) else None
-        train, held = train_test_split(rows, test_size=1 / FOLDS, random_state=seed, stratify=stratify)
-        return [(np.sort(train), np.sort(held))]
-    n_folds = min(n_folds, int(counts.max()))
+    n_groups = n_folds if groups is None else len(np.unique(groups[rows]))
+    if n_groups < 2:
+        raise ValueError("groups has only 1 distinct value, but cross-validation needs at least 2.")
+    n_folds = min(n_folds, n_groups, int(counts.max()))
     if n_folds < 2:  # every class has a single row
         return []
-    cheap = len(rows) < REPEAT_BELOW and (X.shape[1] + 1) * (len(counts) - 1) <= REPEAT_PARAMETERS
+    if groups is not None:
+        splitter = StratifiedGroupKFold(n_folds, shuffle=True, random_state=seed)
+        return [(rows[a], rows[b]) for a, b in splitter.split(np.zeros(len(rows)), labels, groups[rows])]
+    # fits are cheap if there are few rows, and no more parameters
+    repeated = cv is None and (X.shape[1] + 1) * (len(counts) - 1) <= len(rows) < TOLD_APART
     folds = np.empty(len(labels), dtype=np.int64)
     random = np.random.RandomState(seed)
-    splits = []
-    for _ in range(REPEATS if cv is None and cheap else 1):
+    splits: list[Fold] = []
+    for _ in range(REPEATS if repeated else 1):
         # unlike scikit-learn's, also for classes with fewer rows than folds: one fold after the other, through all
         # classes, so that sizes of folds differ by one at most
         order = np.lexsort((random.permutation(len(labels)), labels))
         folds[order] = np.arange(len(labels)) % n_folds
         splits += [(rows[folds != k], rows[folds == k]) for k in range(n_folds)]
-    return splits
+    return splits[:1] if cv is None and len(rows) >= ONE_SPLIT_FROM else splits

@@ -10,7 +10,6 @@ weaker penalties do well, so these paths go from the best strength without noise
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,24 +20,16 @@ from legendretron.diagnostics.softmax_test import LinkTest, score_test
 from legendretron.links import SymmetricNoise, TransitionNoise
 from legendretron.training.features import DenseFeatures, Features
 from legendretron.training.logistic import Logistic, fit_logistic, logistic_log_proba
-from legendretron.tuning.problem import LabelledRows, TuningProblem, thin
-from legendretron.tuning.scores import SURE_ERRORS, doubted_rows
-from legendretron.tuning.wrong_labels import (
-    RateEstimate,
-    check_estimate,
-    estimate_rates,
-    is_believable,
-    observe,
-    seen_rows,
-)
+from legendretron.tuning.problem import LabelledRows, TuningProblem
+from legendretron.tuning.scores import LEAST_GAIN, SURE_ERRORS, doubted_rows
+from legendretron.tuning.wrong_labels import HIGHEST, RateEstimate, check_estimate, estimate_rates, is_believable
 
 #: Exponents at which paths end: nothing of the penalty is left, or nothing but the biases.
 _WEAKEST, _STRONGEST = -8.0, 3.0
-#: Rise of the loss at which a path ends, if it is clear too: where it is flat, weaker penalties may find a signal in
-#: directions of small variance.
-_RISE = 0.05
-#: Rates of noise assumed in training; the highest is tried only if the one before is better than the first.
-_RATES = (0.3, 0.7, 0.9)
+#: Exponents between the strengths around the best one; of small data, half of that in the end.
+_STEP = 0.5
+#: Rates of noise assumed in training; each is tried only if the one before is the best so far.
+_RATES = (0.3, 0.7, HIGHEST)
 
 
 class PathPoint(NamedTuple):
@@ -54,7 +45,7 @@ class PathPoint(NamedTuple):
 
     @property
     def losses(self) -> np.ndarray:
-        """Log-losses with a little doubt, see :func:`~legendretron.tuning.scores.held_out_loss`."""
+        """Log-losses with a little doubt, see :meth:`~legendretron.tuning.problem.LabelledRows.losses`."""
         return (1.0 - self.doubt) * self.log_losses + self.doubt * self.of_any_class
 
     @property
@@ -65,20 +56,23 @@ class PathPoint(NamedTuple):
 
 
 class LogisticPath:
-    """Fits of some folds, the first ones, each strength beginning at the solution of the nearest one before."""
+    """Fits of some folds, the first ones, each strength beginning at the solution of the nearest one before.
 
-    def __init__(self, problem: TuningProblem, n_folds: int | None = None) -> None:
-        self.problem = problem
-        self.n_folds = problem.n_path_folds if n_folds is None else n_folds
+    If ``alpha`` is given, it is the only strength.
+    """
+
+    def __init__(self, problem: TuningProblem, alpha: float | None = None, n_folds: int | None = None) -> None:
+        self.problem, self.alpha = problem, alpha
+        # where links have one fold, so has the path
+        self.n_folds = n_folds or (1 if problem.link_folds == 1 else len(problem.folds))
         self.held_out = problem.held_out.first(self.n_folds)
         self.points: dict[float, PathPoint] = {}
         #: share of held-out labels that is doubted; lowered once margins are measured
         self.doubt = problem.doubt
         # sparse features in single precision, which is enough to compare strengths; a dense table would be held twice
-        self._features: Features = problem.single_precision
-        dtype = torch.float32
-        if isinstance(problem.features, DenseFeatures):
-            self._features, dtype = problem.features, problem.features.x.dtype
+        dense = problem.features if isinstance(problem.features, DenseFeatures) else None
+        self._features: Features = dense or problem.single_precision
+        dtype = dense.x.dtype if dense else torch.float32
         weights = np.zeros((len(problem.weight), self.n_folds))
         for number, (train, _) in enumerate(problem.folds[: self.n_folds]):
             weights[train, number] = problem.weight[train]
@@ -88,22 +82,20 @@ class LogisticPath:
         # repeated folds are left out: fits with noise take longer
         self._noise_folds = min(self.n_folds, problem.n_link_folds)
 
-    # --- without noise, or with noise that is known ---
-
     def search(self) -> PathPoint:
         """The point with the least loss."""
+        if self.alpha is not None:
+            return self._doubt_as_at(self.fit(self.alpha))
         for exponent in (0.0, -1.0, -2.0):  # solutions of strong penalties are easy to find, and to begin with
             point = self.at(exponent)
-        self.doubt_as_at(point)
+        self._doubt_as_at(point)
         best = self._walk(-1.0, _WEAKEST)
         if best == 0.0:
             best = self._walk(1.0, _STRONGEST)
         # a fit to large data takes long, and there the loss is flat around the least
-        for step in (0.5, 0.25) if self.n_folds == len(self.problem.folds) else (0.5,):
-            for side in (step, -step):
-                self.at(best + side)
-            best = min(self.points, key=lambda exponent: self.loss(self.points[exponent]))
-        return self.points[best]
+        for step in (_STEP, _STEP / 2) if self.n_folds == len(self.problem.folds) else (_STEP,):
+            best = min((best, best + step, best - step), key=lambda exponent: self.loss(self.at(exponent)))
+        return self.at(best)
 
     def _walk(self, side: float, end: float) -> float:
         """Follow the path from 0 on until the loss is clearly above the least; return the exponent of the least."""
@@ -114,7 +106,8 @@ class LogisticPath:
                 best = exponent
                 continue
             away = self.held_out.difference(point.losses, least.losses)
-            if not away.mean <= max(SURE_ERRORS * away.error, _RISE * self.loss(least)):
+            # where the loss is flat, weaker penalties may find a signal in directions of small variance
+            if not away.mean <= max(SURE_ERRORS * away.error, LEAST_GAIN * self.loss(least)):
                 break
         return best
 
@@ -131,7 +124,7 @@ class LogisticPath:
         known = self.problem.known_noise
         rate = float(known.rate()) if isinstance(known, SymmetricNoise) else None
         fitted = self._solve(self.n_folds, alpha, start, rate)
-        rows = self._predict(fitted, *self._held(self.n_folds))
+        rows = self._predict(fitted, self.held_out.row, self.held_out.fold)
         observed = rows if known is None else rows._replace(log_p=known.log_observed(rows.log_p))
         return self._point(alpha, fitted, observed)
 
@@ -139,78 +132,64 @@ class LogisticPath:
         log_losses, of_any_class = -observed.label_log_p, -observed.log_p.mean(-1)
         return PathPoint(alpha, log_losses.cpu().numpy(), of_any_class.cpu().numpy(), fitted, self.doubt, **noise)
 
-    def doubt_as_at(self, point: PathPoint) -> PathPoint:
+    def _doubt_as_at(self, point: PathPoint) -> PathPoint:
         """Set the doubt of all points by the held-out margins of one, and return that."""
         self.doubt = doubted_rows(point.log_losses, self.held_out.n_rows) / self.held_out.n_rows
         self.points = {exponent: known._replace(doubt=self.doubt) for exponent, known in self.points.items()}
         return point._replace(doubt=self.doubt)
 
     def with_all_folds(self, best: PathPoint) -> list[PathPoint]:
-        """The best point and its neighbours on all folds, the one with the least loss first.
-
-        A path on one fold of large data is enough to compare with a learned link; where logistic regression itself is to be
-        the model, its strength deserves all folds.
-        """
-        whole = LogisticPath(self.problem, len(self.problem.folds))
+        """The best point and its neighbours on all folds, the least loss first: one fold only tells links from softmax."""
+        whole = LogisticPath(self.problem, n_folds=len(self.problem.folds))
         whole.doubt = self.doubt
-        near = [point for point in self.points.values() if abs(math.log10(point.alpha / best.alpha)) < 0.6] or [best]
-        # from the strongest on: solutions of stronger penalties are the easier ones to begin with
-        near.sort(key=lambda point: -point.alpha)
         # the solution of the first fold is a better start than zero
-        start = Logistic(*(t[:1].repeat(whole.n_folds, *[1] * (t.dim() - 1)) for t in near[0].fitted))
-        complete = []
-        for point in near:
-            complete.append(whole.fit(point.alpha, start))
-            start = complete[-1].fitted
-        return sorted(complete, key=whole.loss)
+        start = Logistic(*(t[:1].repeat(whole.n_folds, *[1] * (t.dim() - 1)) for t in best.fitted))
+        return sorted((whole.fit(best.alpha * 10.0**side, start) for side in (_STEP, 0.0, -_STEP)), key=whole.loss)
 
-    # --- with noise that is looked for ---
-
-    def search_noise(self, base: PathPoint, *, always: bool, fixed: bool) -> tuple[list[PathPoint], bool]:
-        """Ask whether labels are wrong; if so, or ``always``, try rates and strengths; ``fixed``, only that of ``base``.
+    def search_noise(self, base: PathPoint, *, always: bool) -> tuple[list[PathPoint], bool]:
+        """Ask whether labels are wrong; if so, or ``always``, try rates and strengths.
 
         Returns what was tried, the best first, and whether noise is believed: by predictions of ``base``, the best point
         without noise, by those of the best point with noise, and as it lowers the loss.
         """
-        asked = self.check_estimate(self._estimate(base.alpha, base.fitted.first(self._noise_folds), 0.0))
+        asked = self.check_estimate(self._estimate(base.alpha, base.fitted, 0.0))
         if not always and not is_believable(asked.noise, self.problem):
             return [asked], False
-        low, high, highest = _RATES
-        points = self._walk_with_noise(base, low, fixed) + self._walk_with_noise(base, high, fixed)
-        if min(points, key=self.loss).rate == high:
-            points += self._walk_with_noise(base, highest, fixed)
-        best = min(points, key=self.loss)
-        for side in () if fixed else (0.5, -0.5):
+        points: list[PathPoint] = []
+        for rate in _RATES:
+            points += self._walk_with_noise(base, rate)
+            best = min(points, key=self.loss)
+            if best.rate < rate:
+                break
+        for side in (_STEP, -_STEP) if self.alpha is None else ():
             points.append(self._fit_with_noise(best.alpha * 10.0**side, best.rate, best.fitted))
         first, *others = sorted(points, key=self.loss)
         first = self.check_estimate(first)
         gain = self.held_out.difference(base.losses, first.losses).mean
         return [first, *others], always or (gain > 0.0 and is_believable(first.noise, self.problem))
 
-    def _walk_with_noise(self, base: PathPoint, rate: float, fixed: bool) -> list[PathPoint]:
+    def _walk_with_noise(self, base: PathPoint, rate: float) -> list[PathPoint]:
         """Points from the strength of ``base`` to weaker ones, until the loss rises."""
         points = [self._fit_with_noise(base.alpha, rate, base.fitted)]
-        while not fixed and points[-1].alpha > 10.0**_WEAKEST:
+        while self.alpha is None and points[-1].alpha > 10.0**_WEAKEST:
             points.append(self._fit_with_noise(points[-1].alpha / 10.0, rate, points[-1].fitted))
             if self.loss(points[-1]) > self.loss(points[-2]):
                 break
         return points
 
     def _fit_with_noise(self, alpha: float, rate: float, start: Logistic) -> PathPoint:
-        return self._estimate(alpha, self._solve(self._noise_folds, alpha, start.first(self._noise_folds), rate), rate)
+        return self._estimate(alpha, self._solve(self._noise_folds, alpha, start, rate), rate)
 
     def _estimate(self, alpha: float, fitted: Logistic, rate: float) -> PathPoint:
         """The point of a fit, with the noise that its predictions speak for."""
         estimate, observed = estimate_rates(*self.predict(fitted))
-        return self._point(alpha, fitted, observed, rate=rate, estimate=estimate)
+        return self._point(alpha, fitted.first(self._noise_folds), observed, rate=rate, estimate=estimate)
 
     def check_estimate(self, point: PathPoint) -> PathPoint:
         """The point, with its estimate checked by other rows."""
-        rows, runs = self._held(self._noise_folds)
-        observed = observe(self._predict(point.fitted, rows, runs), point.noise)
-        return point._replace(estimate=check_estimate(point.noise, self.problem, rows, observed))
-
-    # --- what fits predict ---
+        held = self.problem.held_out.first(self._noise_folds)
+        observed = point.noise.observe(self._predict(point.fitted, held.row, held.fold))
+        return point._replace(estimate=check_estimate(point.noise, self.problem, held.row, observed))
 
     def loss(self, point: PathPoint) -> float:
         """Mean log-loss on held-out rows."""
@@ -218,25 +197,25 @@ class LogisticPath:
 
     def predict(self, fitted: Logistic) -> tuple[LabelledRows, LabelledRows]:
         """Predictions for the held-out rows of folds with noise, and for some of the rows they are trained on."""
-        fitted = fitted.first(self._noise_folds)
-        parts = seen_rows(self.problem.folds[: self._noise_folds])
+        held, parts = self.problem.held_out.first(self._noise_folds), self.problem.seen_rows(slice(self._noise_folds))
         runs = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
-        held_out = self._predict(fitted, *self._held(self._noise_folds))
-        return held_out, self._predict(fitted, np.concatenate(parts), runs)
+        return self._predict(fitted, held.row, held.fold), self._predict(fitted, np.concatenate(parts), runs)
 
     def predict_held_out(self, fitted: Logistic) -> LabelledRows:
         """Predictions for rows by fits that have not seen them, each row once."""
-        rows, runs = self._held(len(fitted.weight))
-        first = np.unique(rows, return_index=True)[1]
+        held = self.problem.held_out.first(len(fitted.weight))
+        first = np.unique(held.row, return_index=True)[1]
         first = first[some_rows(len(first), self.problem.n_classes)]
-        return self._predict(fitted, rows[first], runs[first])
+        return self._predict(fitted, held.row[first], held.fold[first])
 
     def test_links(self, base: PathPoint) -> LinkTest:
         """Test softmax, with the noise of the point, against learned links on held-out rows."""
-        rows, runs = (of_all[thin(len(of_all))] for of_all in self._held(self._noise_folds))
-        held_out = self._predict(base.fitted.first(self._noise_folds), rows, runs)
+        held = self.problem.held_out.first(self._noise_folds)
+        some = some_rows(len(held.row), self.problem.n_classes)
+        rows, runs = held.row[some], held.fold[some]
+        held_out = self._predict(base.fitted, rows, runs)
         if base.estimate is not None:
-            held_out = observe(held_out, base.estimate)
+            held_out = base.estimate.observe(held_out)
         log_p, labels, weight = (part.cpu().numpy() for part in held_out)
         dense = isinstance(self.problem.features, DenseFeatures)
         features = self.problem.features.select_rows(rows).astype(np.float64) if dense else None
@@ -250,7 +229,7 @@ class LogisticPath:
             problem.n_classes,
             weights,
             alpha / self._share[:n_folds],
-            None if start is None else (start.weight, start.bias),
+            None if start is None else (start.weight[:n_folds], start.bias[:n_folds]),
             symmetric=problem.symmetric_logistic,
             penalize_intercept=problem.penalize_intercept,
             rate=None if rate is None else weights.new_full((n_folds,), rate),
@@ -258,14 +237,9 @@ class LogisticPath:
             link=problem.fixed_link,
         )
 
-    def _held(self, n_folds: int) -> tuple[np.ndarray, np.ndarray]:
-        """Held-out rows of the first folds, and the number of the fold of each."""
-        held = self.problem.held_out.first(n_folds)
-        return held.row, held.fold
-
     def _predict(self, fitted: Logistic, rows: np.ndarray, runs: np.ndarray) -> LabelledRows:
         """Log-probabilities of rows, each under one of the runs."""
-        problem = self.problem
+        problem, fitted = self.problem, fitted.first(int(runs.max()) + 1)
         log_p = torch.empty(len(rows), problem.n_classes, dtype=torch.float64, device=problem.device)
         of_all = logistic_log_proba(self._features, problem.n_classes, fitted.weight, fitted.bias, problem.fixed_link)
         for part, of_part in of_all:

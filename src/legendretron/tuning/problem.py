@@ -13,24 +13,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from legendretron.calibration.prediction_sets import some_rows
 from legendretron.links import LabelNoise, Link
 from legendretron.training.features import Features
 from legendretron.tuning.folds import Fold
+from legendretron.tuning.rules import ONE_FOLD_FROM
 from legendretron.tuning.scores import DOUBTED_ROWS, HeldOut
 
 #: Strengths on ``W`` beside a learned link, whose scale can make up for that of ``W``: far stronger than without a link.
 ALPHAS = (0.03, 0.1, 0.3, 1.0)
 #: Strength on the link: nearly free. Stronger ones come close to softmax, which logistic regression fits in less time.
 LINK_ALPHA = 1e-4
-#: Rows that are enough for any estimate or comparison: its standard error is below half a per cent.
-ENOUGH = 20_000
-#: Rows of a tree: enough for out-of-bag probabilities, in a fraction of a second.
-_TREE_ROWS = 5000
-
-
-def thin(n: int, most: int = ENOUGH) -> slice:
-    """Some of ``n`` rows, spread evenly; all if there are no more than enough."""
-    return slice(None, None, max(1, -(-n // most)))
 
 
 class Candidate(NamedTuple):
@@ -79,6 +72,13 @@ class LabelledRows(NamedTuple):
         """Log-probability of each label."""
         return self.log_p.gather(1, self.labels.unsqueeze(1)).squeeze(1)
 
+    def losses(self, doubt: float) -> Tensor:
+        r"""Log-losses :math:`-(1 - \epsilon) \log p_y - \frac{\epsilon}{C} \sum_k \log p_k` with doubt about the labels.
+
+        Where all of a few rows are predicted well, the log-loss alone would favour ever more confidence.
+        """
+        return -((1.0 - doubt) * self.label_log_p + doubt * self.log_p.mean(-1))
+
 
 class Trees(NamedTuple):
     """Out-of-bag probabilities of randomised trees."""
@@ -86,18 +86,6 @@ class Trees(NamedTuple):
     rows: np.ndarray  #: numbers of the rows, in order
     proba: np.ndarray  #: (n, C)
     labels: np.ndarray  #: as observed, (n,)
-
-
-def count_wrong_labels(matrix: Tensor, labels: Tensor) -> float:
-    """Share of these labels that is wrong by a transition matrix."""
-    counts = np.bincount(labels.cpu().numpy(), minlength=len(matrix))
-    return share_of_wrong_labels(matrix.detach().cpu().numpy(), counts / len(labels))
-
-
-def share_of_wrong_labels(matrix: np.ndarray, observed: np.ndarray) -> float:
-    """The same from the shares of the observed classes: those of the true ones solve a linear system."""
-    true = np.clip(np.linalg.lstsq(matrix.T, observed, rcond=None)[0], 1e-12, None)
-    return float(1.0 - (true / true.sum()) @ np.diag(matrix))
 
 
 @dataclass(frozen=True)
@@ -136,14 +124,9 @@ class TuningProblem:
         """How many of the folds learned links are tried on."""
         return len(self.folds) if self.link_folds is None else min(self.link_folds, len(self.folds))
 
-    @property
-    def n_path_folds(self) -> int:
-        """How many of the folds a path of logistic regression is fitted to; where links have one, so has the path."""
-        return 1 if self.link_folds == 1 else len(self.folds)
-
     @cached_property
     def doubt(self) -> float:
-        """Share of the held-out labels that are doubted at most, see :func:`~legendretron.tuning.scores.held_out_loss`."""
+        """Share of the held-out labels that are doubted at most, see :meth:`LabelledRows.losses`."""
         return DOUBTED_ROWS / self.held_out.n_rows
 
     @property
@@ -151,20 +134,16 @@ class TuningProblem:
         """Where the data are."""
         return self.labels.device
 
-    @property
-    def is_wide(self) -> bool:
-        """Whether a linear model has as many coefficients per class as training rows: it can explain any labels."""
-        return self.features.n_features + 1 >= min(len(train) for train, _ in self.folds)
-
-    @cached_property
-    def known_share(self) -> float:
-        """Share of wrong labels by the noise that is known; 0 if none is."""
-        return 0.0 if self.known_noise is None else count_wrong_labels(self.known_noise.matrix(), self.labels)
-
     @cached_property
     def single_precision(self) -> Features:
         """The features in float32: enough to compare candidates, and faster."""
         return self.features.single()
+
+    def seen_rows(self, which: slice) -> list[np.ndarray]:
+        """Rows that each of some folds is trained on, spread evenly."""
+        parts = [train for train, _ in self.folds[which]]
+        some = some_rows(sum(map(len, parts)), self.n_classes)
+        return [part[some] for part in parts]
 
     def label(self, log_p: Tensor, rows: np.ndarray) -> LabelledRows:
         """Predictions (n, C) for rows, with their labels and weights."""
@@ -177,10 +156,11 @@ class TuningProblem:
         from sklearn.ensemble import ExtraTreesClassifier  # takes long to import, and few fits need it
 
         rows = np.flatnonzero(self.weight > 0)
-        rows = rows[thin(len(rows), ENOUGH * 200 // max(200, self.n_classes))]  # more classes would fill memory
+        rows = rows[some_rows(len(rows), self.n_classes)]
         x, y = self.features.select_rows(rows), self.labels[torch.as_tensor(rows, device=self.device)].cpu().numpy()
+        n = min(len(y), ONE_FOLD_FROM)  # rows of a tree
         trees = ExtraTreesClassifier(
-            50, min_samples_leaf=3, bootstrap=True, max_samples=min(len(y), _TREE_ROWS), oob_score=True, random_state=0
+            50, min_samples_leaf=3, bootstrap=True, max_samples=n, oob_score=True, random_state=0
         )
         with warnings.catch_warnings():  # about rows that all trees have seen
             warnings.simplefilter("ignore")

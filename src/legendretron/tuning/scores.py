@@ -6,25 +6,14 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from scipy.stats import norm
-from torch import Tensor
 
 #: Most held-out rows that are doubted, whatever their number.
 DOUBTED_ROWS = 0.25
 #: Standard errors at which a difference is sure: more than the usual two, as each is about the best of several fits.
 SURE_ERRORS = 2.5
-
-
-def held_out_loss(log_p: Tensor, labels: Tensor, doubt: float) -> Tensor:
-    r"""Log-loss of rows with log-probabilities ``(..., C)``, with a little doubt about their labels.
-
-    .. math:: -(1 - \epsilon) \log p_y - \frac{\epsilon}{C} \sum_k \log p_k
-
-    Where all of a few rows are predicted well, the log-loss alone would favour ever more confidence.
-    """
-    log_p_label = torch.gather(log_p, -1, labels.unsqueeze(-1)).squeeze(-1)
-    return -((1.0 - doubt) * log_p_label + doubt * log_p.mean(-1))
+#: Share of a log-loss that matters: less is not worth a search.
+LEAST_GAIN = 0.01
 
 
 def doubted_rows(losses: np.ndarray, n_rows: int) -> float:
@@ -77,8 +66,6 @@ class HeldOut:
 
     def first_rows(self, n: int) -> HeldOut:
         """The same, by how many they are."""
-        if n == len(self.row):
-            return self
         fold, row, share = self.fold[:n], self.row[:n], self.weight[:n]
         return HeldOut(fold, row, share / share.sum(), self.between_folds and int(fold[-1]) > 0)
 

@@ -10,18 +10,8 @@ from typing import Any, Self
 import numpy as np
 import torch
 
+from legendretron._internal import fields
 from legendretron._internal.extras import import_extra
-from legendretron._internal.fields import (
-    BOOLEAN,
-    OBJECT,
-    array,
-    check_fields,
-    integer,
-    list_of,
-    number,
-    one_of,
-    optional,
-)
 from legendretron.diagnostics.softmax_test import LinkTest
 from legendretron.links import TransitionNoise
 from legendretron.training.logistic import Logistic
@@ -29,30 +19,34 @@ from legendretron.tuning.link_search import FittedLink
 from legendretron.tuning.problem import Candidate, LabelledRows
 from legendretron.tuning.wrong_labels import FoundNoise
 
-_ANY_NUMBER = number(finite=False)
+_ANY_NUMBER = fields.number(finite=False)
 _ROW = {
-    "model": one_of("logistic regression", "learned link", "fixed link"),
+    "model": fields.one_of("logistic regression", "learned link", "fixed link"),
     "alpha": _ANY_NUMBER,
     "link_alpha": _ANY_NUMBER,
     "label_noise": _ANY_NUMBER,
-    "steps": optional(integer(1)),
-    "held_out_rows": integer(1),
+    "steps": fields.optional(fields.integer(1)),
+    "held_out_rows": fields.integer(1),
     "log_loss": _ANY_NUMBER,
     "standard_error": _ANY_NUMBER,
     "difference": _ANY_NUMBER,
     "difference_error": _ANY_NUMBER,
-    "chosen": BOOLEAN,
+    "chosen": fields.BOOLEAN,
 }
 COLUMNS = tuple(_ROW)
 _FIELDS = {
-    "chosen": list_of(_ANY_NUMBER, least=2),
-    "rows": list_of(OBJECT),
-    "noise": optional(list_of(number())),
-    "noise_matrix": optional(array(None, None)),
-    "link_test": optional(OBJECT),
-    "held_out": optional(OBJECT),
+    "chosen": fields.list_of(_ANY_NUMBER, least=2),
+    "rows": fields.list_of(fields.OBJECT),
+    "noise": fields.optional(fields.list_of(fields.number())),
+    "noise_matrix": fields.optional(fields.array(None, None)),
+    "link_test": fields.optional(fields.OBJECT),
+    "held_out": fields.optional(fields.OBJECT),
 }
-_HELD_OUT = {"log_p": array(None, None), "labels": array(None, dtype="int64"), "weight": array(None)}
+_HELD_OUT = {
+    "log_p": fields.array(None, None),
+    "labels": fields.array(None, dtype="int64"),
+    "weight": fields.array(None),
+}
 
 
 def check_strengths(strengths: list[float]) -> tuple[float, float]:
@@ -69,7 +63,7 @@ def check_matrix(matrix: Any) -> np.ndarray:
 
 
 def _held_out_from_state(state: dict[str, Any]) -> LabelledRows:
-    check_fields("held_out", state, _HELD_OUT)
+    fields.check_fields("held_out", state, _HELD_OUT)
     found = LabelledRows(*(torch.as_tensor(state[name]) for name in LabelledRows._fields))
     n, n_classes = found.log_p.shape
     inside = (found.labels >= 0) & (found.labels < n_classes)
@@ -112,9 +106,9 @@ class Tuning:
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Self:
         """Rebuild from :meth:`to_state`; anything else raises a ``ValueError``."""
-        check_fields("tuning", state, _FIELDS)
+        fields.check_fields("tuning", state, _FIELDS)
         for row in state["rows"]:
-            check_fields("a candidate", row, _ROW)
+            fields.check_fields("a candidate", row, _ROW)
         if state["noise"] is None and state["noise_matrix"] is not None:
             raise ValueError("noise_matrix must be null if noise is.")
         return cls(
