@@ -96,10 +96,9 @@ def legends(monkeypatch):
     return drawn
 
 
-@pytest.mark.parametrize("weight", [[], ["--weight", "w"]])
-def test_calibration_error_is_one_number(run, tables, tmp_path, quick, legends, weight):
+def test_calibration_error_is_one_number(run, tables, tmp_path, quick, legends):
     make_cancer().assign(w=np.arange(569) % 3).to_csv(tmp_path / "a.csv", index=False)
-    words = ["evaluate", tables / "cancer.safetensors", tmp_path / "a.csv", "-t", "malignant", *weight]
+    words = ["evaluate", tables / "cancer.safetensors", tmp_path / "a.csv", "-t", "malignant", "--weight", "w"]
     page = tmp_path / "page.html"
     error = run(*words, "--json", "--report", page, "--plot", tmp_path / "a.png").json["calibration_error"]
     assert f"calibration error</span><b>{percent(error)}<" in page.read_text().replace("\N{NO-BREAK SPACE}", " ")
