@@ -31,6 +31,13 @@ def is_further(params):
 
 #: Cases that take seconds, beside quicker ones of the same kind.
 SLOW = (
+    "diagnostics/test_softmax_test.py::test_softmax_is_seldom_rejected_where_it_is_right[20-1000]",
+    "tuning/test_noise.py::test_classes_that_merely_overlap_have_no_noise[7005]",
+    "tuning/test_noise.py::test_classes_that_merely_overlap_have_no_noise[7022]",
+    "report/test_report.py::test_models_of_every_kind[search]",
+    "report/test_report.py::test_models_of_every_kind[sklearn]",
+    "estimators/test_soft_labels.py::test_votes_that_are_often_wrong[networks]",
+    "plots/test_wrapped_models.py::test_displays_look_inside[search in a table]",
     "tuning/test_noise.py::test_labels_that_are_a_matter_of_chance_are_not_wrong",
     "losses/test_exact_gradient.py::test_compiles_into_one_graph[table]",
     "losses/test_properties.py::test_proper[canonical_nested-3]",

@@ -1,16 +1,22 @@
 """The demonstration, shorter."""
 
+import functools
+
 import pytest
 import torch
 
 from legendretron.cli import demo
+from legendretron.networks.folds import FoldSettings
 
 MODELS = ["LogisticRegressionCV", "LegendreTronClassifier", "HistGradientBoostingClassifier", "LegendreNetClassifier"]
 
 
 def test_demo(run, tmp_path, monkeypatch):
-    """A tenth of the rows; everything else as it is."""
-    split = demo._split
+    """A tenth of the rows, and of the steps and trees of networks and boosting; everything else as it is."""
+    split, usual = demo._split, FoldSettings.for_rows
+    monkeypatch.setattr(FoldSettings, "for_rows", lambda n_rows: usual(n_rows)._replace(n_steps=100))
+    few_trees = functools.partial(demo.HistGradientBoostingClassifier, max_iter=10)
+    monkeypatch.setattr(demo, "HistGradientBoostingClassifier", few_trees)
     monkeypatch.setattr(demo, "_split", lambda X, y: split(X[:180], y[:180]))
     threads = torch.get_num_threads()
     torch.set_num_threads(threads + 1)

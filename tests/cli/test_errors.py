@@ -195,12 +195,6 @@ def test_bad_values_are_wrong_usage(run, tables, tmp_path, option, value):
     assert len(error) < 400
 
 
-@pytest.mark.parametrize("words", [[], ["--model", "logistic"]])
-def test_checkpoint_needs_adam(run, tables, tmp_path, words):
-    words = ["fit", tables / "iris.csv", "-t", "kind", "-o", tmp_path / "m", "--seed", 0, "--checkpoint", "c", *words]
-    assert "'--checkpoint': it needs --solver adam, got 'lbfgs'" in run(*words, "--solver", "lbfgs", code=2).error
-
-
 def test_a_fit_that_diverges_names_the_option(run, tables, tmp_path):
     words = ["fit", tables / "iris.csv", "-t", "kind", "-o", tmp_path / "m", "--seed", 0, "--learning-rate", "1e300"]
     assert run(*words, *FIXED, code=1).error.endswith("; lower --learning-rate, or scale the features.")

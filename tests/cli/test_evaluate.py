@@ -71,20 +71,13 @@ def test_one_class_only_has_no_auc(run, tables, tmp_path):
     assert " 0.0000" in printed
 
 
-@pytest.mark.parametrize(
-    ("end", "start"),
-    [
-        ("png", b"\x89PNG"),
-        *(pytest.param(*case, marks=pytest.mark.exhaustive) for case in (("svg", b"<?xml"), ("pdf", b"%PDF"))),
-    ],
-)
-def test_plot(run, tables, tmp_path, end, start):
-    picture = tmp_path / f"reliability.{end}"
+def test_plot(run, tables, tmp_path):
+    picture = tmp_path / "reliability.pdf"
     words = ["evaluate", tables / "iris.safetensors", tables / "iris.csv", "-t", "kind", "--plot", picture]
     ran = run(*words, "--json")
     assert ran.json["plot"] == str(picture)
     assert ran.err == f"picture: {picture}\n"
-    assert picture.read_bytes().startswith(start)
+    assert picture.read_bytes().startswith(b"%PDF")
 
 
 @pytest.fixture
@@ -103,10 +96,9 @@ def legends(monkeypatch):
     return drawn
 
 
-@pytest.mark.parametrize("weight", [[], ["--weight", "w"]])
-def test_calibration_error_is_one_number(run, tables, tmp_path, quick, legends, weight):
+def test_calibration_error_is_one_number(run, tables, tmp_path, quick, legends):
     make_cancer().assign(w=np.arange(569) % 3).to_csv(tmp_path / "a.csv", index=False)
-    words = ["evaluate", tables / "cancer.safetensors", tmp_path / "a.csv", "-t", "malignant", *weight]
+    words = ["evaluate", tables / "cancer.safetensors", tmp_path / "a.csv", "-t", "malignant", "--weight", "w"]
     page = tmp_path / "page.html"
     error = run(*words, "--json", "--report", page, "--plot", tmp_path / "a.png").json["calibration_error"]
     assert f"calibration error</span><b>{percent(error)}<" in page.read_text().replace("\N{NO-BREAK SPACE}", " ")

@@ -70,7 +70,6 @@ def test_wrong_labels_are_found_and_listed(run, noisy, tmp_path):
     printed = run(*words).out
     assert f"wrong labels: {noise_in_words(summary['label_noise'])}\n" in printed
     assert "accuracy, log-loss on the training rows (labels as given, some of them wrong)" in printed
-    assert run(*words, "--quiet") == (0, "", "")
 
 
 def test_a_file_without_suspicious_rows(run, tmp_path):
@@ -234,26 +233,6 @@ def test_suspicious_rows_are_found_in_the_file(run, tmp_path, model):
     frame.rename(columns={"id": "quality"}).to_csv(tmp_path / "a.csv", index=False)
     words = ["suspicious", path, tmp_path / "a.csv", "-t", "kind", "--no-refit", "--keep", "quality"]
     assert "'--keep': 'quality' is the name of a column of the result" in run(*words, code=2).error
-
-
-def test_without_noise_rows_are_still_in_order(run, noisy, tables):
-    """A model that was not told of wrong labels; labels that are numbers."""
-    path = tables / "cancer.safetensors"
-    clf = LegendreTronClassifier.load(path)
-    frame = pd.read_csv(tables / "cancer.csv")
-    got = run("suspicious", path, tables / "cancer.csv", "-t", "malignant", "--no-refit", "--json").json
-    X, y = frame.drop(columns="malignant"), frame["malignant"].to_numpy()
-    assert got["row_from_0"] == clf.find_label_issues(X, y, cv=None).tolist()
-    assert got["label_noise"] is None
-    assert set(got["label"]) <= {0, 1}
-
-
-def test_wrong_usage_of_suspicious(run, noisy, model):
-    path, _ = model
-    words = ["suspicious", path, noisy]
-    assert "'--target': which column contains the labels?" in run(*words, code=2).error
-    assert "--threshold" in run(*words, "-t", "kind", "--threshold", 2, code=2).error
-    assert "must end in .csv" in run(*words, "-t", "kind", "-o", "s.txt", code=2).error
 
 
 class Fitted:

@@ -308,11 +308,6 @@ def test_files_that_are_not_there(run, tmp_path, broken):
     assert "holds files of several formats" in run("fit", broken, *options, code=1).error
 
 
-def test_a_target_must_be_named(broken, run, tmp_path):
-    error = run("fit", broken, "-o", tmp_path / "model", code=2).error
-    assert "which column should be predicted? There are: a, b, c, d, kind" in error
-
-
 def test_no_part_is_replaced(broken, run):
     before = (broken / "part-03.parquet").read_bytes()
     ran = run("fit", broken, "-o", broken / "part-03.parquet", "-t", "kind", *QUICK, code=2)

@@ -5,6 +5,7 @@ import pytest
 from sklearn.metrics import accuracy_score, log_loss, roc_auc_score
 
 from legendretron.diagnostics import calibration_curve, smooth_calibration_curve, smooth_calibration_error
+from legendretron.diagnostics.intervals import exact_interval
 from legendretron.diagnostics.scores import area_under_curve, class_scores, scores_of
 
 
@@ -67,6 +68,14 @@ def test_a_band_of_weighted_rows_is_wider(predictions):
     uneven = np.where(np.arange(len(y)) % 8 == 0, 100.0, 1.0)
     even, heavy = (smooth_calibration_curve(y, np.exp(log_p), sample_weight=w) for w in (None, uneven))
     assert np.nanmean(heavy.high - heavy.low) > 1.5 * np.nanmean(even.high - even.low)
+
+
+def test_weighted_rows_are_as_good_as_fewer_in_an_exact_interval():
+    weight = np.repeat([1.0, 0.0], [40, 60])
+    assert exact_interval(1, weight) == pytest.approx(exact_interval(1, np.ones(40)))
+    uneven = np.repeat([1.0, 3.0], 50)  # as good as 200**2 / 500 rows
+    assert exact_interval(0, uneven) == pytest.approx(exact_interval(0, np.ones(80)))
+    assert exact_interval(0, uneven).high == pytest.approx(1 - 0.025 ** (1 / 80))
 
 
 def test_influence_on_the_area_gives_the_bootstrap(predictions):

@@ -14,6 +14,7 @@ from legendretron.calibration.link import CalibratedLink
 from legendretron.estimators.network import _gain_of_mean
 from legendretron.links import SoftmaxLink
 from legendretron.losses import CompositeLoss
+from tests.data_forms import skip_repeated_forms
 from tests.saved_files import forge
 
 QUICK = {"hidden_layers": (32, 32), "max_steps": 300, "random_state": 0}
@@ -39,6 +40,7 @@ def fitted():
 def test_scikit_learn_checks(estimator, check):
     if "sample_weight_equivalence" in check.func.__name__:
         pytest.skip("folds of repeated rows are other folds, as in LogisticRegressionCV")
+    skip_repeated_forms(check)
     check(estimator)
 
 
@@ -251,12 +253,12 @@ def test_a_link_has_an_inverse_where_it_is_reached(fitted):
     assert not fitted.link_.is_canonical
 
 
-def test_onnx_gives_the_same(tmp_path):
+@pytest.mark.parametrize("dtype", ["float32", pytest.param("float64", marks=pytest.mark.exhaustive)])
+def test_onnx_gives_the_same(tmp_path, dtype):
     runtime = pytest.importorskip("onnxruntime")
     X, y, _ = rings(300)
     X = X.astype(np.float32)
-    models = [LegendreNetClassifier(**QUICK).fit(X, np.array(["a", "b", "c"])[y])]
-    models.append(LegendreNetClassifier(dtype="float64", **QUICK).fit(X, y))
+    models = [LegendreNetClassifier(dtype=dtype, **QUICK).fit(X, np.array(["a", "b", "c"])[y])]
     models.append(LegendreNetClassifier().fit(X[:2], [0, 1]))
     for model in models:
         model.to_onnx(tmp_path / "model.onnx")

@@ -3,7 +3,6 @@
 import copy
 
 import numpy as np
-import onnxruntime
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -11,7 +10,6 @@ from tests.heads import LINKS, C, D, features, make_head
 from torch import nn
 from torch.nn.functional import nll_loss
 
-from legendretron.export import export_onnx
 from legendretron.links import CanonicalLink, NoisyLink, SoftmaxLink, SymmetricNoise, TransitionNoise
 from legendretron.nn import LegendreHead, LegendreLink, parameter_groups
 
@@ -132,21 +130,6 @@ def test_extreme_features(settings, noise):
 # --- torch's tools ---
 
 
-@pytest.mark.exhaustive
-def test_compiles_in_one_graph_and_trains():
-    head = make_head(LINKS["composite"], "learn")
-    other = copy.deepcopy(head)
-    compiled = torch.compile(other, fullgraph=True, backend="aot_eager")
-    x, y = features(), torch.arange(7) % C
-    loss, expected = nll_loss(compiled(x), y), nll_loss(head(x), y)
-    torch.testing.assert_close(loss, expected)
-    loss.backward()
-    expected.backward()
-    for a, b in zip(other.parameters(), head.parameters(), strict=True):
-        torch.testing.assert_close(a.grad, b.grad)
-    torch.testing.assert_close(compiled.eval()(x), head.eval()(x))
-
-
 def test_exports_the_side_of_its_mode(noise):
     # what kind of link it is makes no difference to the noise, so one of them is with the paper's
     head = make_head(LINKS["composite" if noise == "learn" else "softmax"], noise)
@@ -155,24 +138,6 @@ def test_exports_the_side_of_its_mode(noise):
         head.train(mode)
         program = torch.export.export(head, (features(),), dynamic_shapes=({0: torch.export.Dim("n")},))
         torch.testing.assert_close(program.module()(x), head(x))
-
-
-@pytest.mark.exhaustive  # test_label_noise.py of estimators exports one
-@pytest.mark.parametrize("noise", ["learn", "matrix"], indirect=True)
-def test_onnx_holds_the_true_side_whatever_the_mode(tmp_path, noise):
-    torch.manual_seed(0)
-    # the simplest link: the export of links is tested with them
-    net = nn.Sequential(nn.Linear(4, D), nn.ReLU(), LegendreHead(D, C, link="softmax", label_noise=noise))
-    x = 3 * torch.randn(9, 4)
-    true = copy.deepcopy(net).eval()(x).detach().numpy()
-    for mode in (True, False):
-        net.train(mode)
-        export_onnx(net, tmp_path / "net.onnx", torch.randn(1, 4))
-        assert net.training is net[2].training is mode
-        run = onnxruntime.InferenceSession(tmp_path / "net.onnx", providers=["CPUExecutionProvider"])
-        (log_proba,) = run.run(None, {"input": x.numpy()})
-        np.testing.assert_allclose(log_proba, true, rtol=1e-5, atol=1e-4)
-    assert np.abs(net.train()(x).detach().numpy() - true).max() > 0.01
 
 
 def test_safetensors_round_trip(settings, noise, tmp_path):

@@ -108,7 +108,7 @@ def test_the_penalty_is_chosen_on_a_tenth_of_the_training_images(resources):
 
 def test_the_published_step_is_one_in_the_unit_ball(resources):
     data = problem(resources)
-    estimator, about = fit_method(METHODS["SlIsotron, published step"], data, seed=0)
+    estimator, about = fit_method(short("SlIsotron, published step", ""), data, seed=0)
     assert about["learning_rate"] == estimator.learning_rate
     # sums of 784 squares, which may be added up in any order
     rounding = data.X.shape[1] * np.finfo(float).eps

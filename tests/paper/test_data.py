@@ -36,6 +36,14 @@ def test_smoothing_keeps_the_ink_and_is_done_once(strokes):
     assert again is smooth
 
 
+def test_beyond_the_edges_is_background(strokes):
+    """Of ink at an edge, what would lie beyond it is lost."""
+    strokes = strokes.reshape(40, 16, 16)
+    at_edge = np.roll(strokes, -4, axis=1)  # bars begin in the first row
+    inside, cut = (smooth_digits(images.reshape(40, 256))[0].reshape(40, 16, 16) for images in (strokes, at_edge))
+    np.testing.assert_allclose(cut[:, :8], inside[:, 4:12], atol=1e-6)
+
+
 @pytest.mark.parametrize("scale", [lambda X: (X + 1) / 2, lambda X: 127.5 * (X + 1)])
 def test_another_range_is_refused(strokes, scale):
     with pytest.raises(ValueError, match="pixels from -1, the background, to 1, but here they are from 0 to"):

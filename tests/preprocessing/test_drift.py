@@ -94,7 +94,13 @@ def test_a_warning_at_most_once_for_each_call():
         model.predict(other)
 
 
-def test_the_report_says_so_and_gives_no_warning():
+@pytest.fixture
+def few_draws(monkeypatch):
+    monkeypatch.setattr("legendretron.diagnostics.intervals.DRAWS", 50)
+    monkeypatch.setattr("legendretron.report.measured._CHANCES", 10)
+
+
+def test_the_report_says_so_and_gives_no_warning(few_draws):
     frame, y = make_frame(), np.arange(300) % 2
     model = TableClassifier(MultinomialLogisticClassifier(alpha=0.1)).fit(frame, y)
     report = EvaluationReport(model, frame.assign(job="baker"), y, against=model, against_name="same")
@@ -104,7 +110,7 @@ def test_the_report_says_so_and_gives_no_warning():
     assert "not like those of the fit" not in EvaluationReport(model, frame, y).summary
 
 
-def test_the_report_of_a_table_of_numbers():
+def test_the_report_of_a_table_of_numbers(few_draws):
     rng = np.random.default_rng(0)
     X, y = rng.normal(3.0, 1.0, (200, 2)), np.arange(200) % 2
     model = MultinomialLogisticClassifier(alpha=0.1).fit(X, y)

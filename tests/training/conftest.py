@@ -57,8 +57,3 @@ class Problem:
 @pytest.fixture
 def problem():
     return Problem()
-
-
-@pytest.fixture
-def sparse_problem():
-    return Problem(sparse=True, d=40)

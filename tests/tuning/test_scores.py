@@ -51,6 +51,14 @@ def test_a_row_that_is_held_out_again_is_no_further_row():
     assert twice.mean(both) == pytest.approx(once.mean((LOSS + OTHER) / 2))
 
 
+def test_losses_of_the_first_folds():
+    """Their weights sum to one again."""
+    weight = np.array([2.0, 1.0, 1.0, 0.5, 1.0, 3.0, 1.0])
+    held_out, first = HeldOut.of(FOLDS, weight, False), HeldOut.of(FOLDS[:2], weight, False)
+    assert held_out.first(2).mean(LOSS[:5]) == pytest.approx(first.mean(LOSS[:5]))
+    assert held_out.difference(LOSS[:5], OTHER) == pytest.approx(first.difference(LOSS[:5], OTHER[:5]))
+
+
 def test_errors_between_folds():
     """Folds that differ as a whole, as groups do, tell more about the error than rows."""
     loss = np.array([1.0, 1.0, 1.0, 2.0, 2.0, 3.0, 3.0])
