@@ -45,7 +45,6 @@ def read(source, **how):
 
 
 def test_text_has_the_rows_of_its_files_in_any_order(folder, table, monkeypatch):
-    monkeypatch.setattr(spool, "_BLOCK_ROWS", 16)
     monkeypatch.setattr("legendretron.datasets.text_file._BLOCK", 2**10)
     paths, frame = table
     source = source_of(paths[0], target="y")
@@ -120,10 +119,10 @@ def test_a_folder_that_cannot_be_written_to(folder, table, monkeypatch):
         source_of(paths[0], target="y")
     monkeypatch.setenv(spool.SPOOL_FOLDER, str(folder))
 
-    def full(*args):
+    def full(*args, **how):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(spool, "_write", full)
+    monkeypatch.setattr("pickle.dump", full)
     with pytest.raises(ValueError, match=r"is full, .*LEGENDRETRON_SPOOL"):
         source_of(paths[0], target="y")
     assert os.listdir(folder) == []

@@ -103,12 +103,8 @@ class TextSource(BlockSource):
         for records in file.batches(
             columns, numbers=names, missing=self._missing, bad_lines=bad_lines if self._skips else None
         ):
-            X, y, faults = np.empty((records.num_rows, len(names))), None, dict[int, str]()
-            for place, name in enumerate(names):
-                X[:, place], words = self._numbers(records.column(name), file.form)
-                for row, word in words.items():
-                    fault = f"column {name!r} holds {word!r}, which is not a number, in row {done + row} (from 0)"
-                    faults.setdefault(first + done + row, fault)
+            X, faults = self._features(records.select(names), file.form, first, done)
+            y = None
             if self._target is not None:
                 y = clean_texts(records.column(self._target), self._missing).to_numpy(zero_copy_only=False)
             rows = np.arange(done, done + len(X))
@@ -120,14 +116,21 @@ class TextSource(BlockSource):
             y = None if self._target is None else np.full(len(X), None, dtype=object)
             yield Batch(X, y, None, numbers, origin, dict(zip(numbers.tolist(), bad_lines.values(), strict=True)))
 
-    def _numbers(self, column: Any, form: TextForm) -> tuple[np.ndarray, dict[int, str]]:
-        """Numbers of a column, NaN where there is none; and the texts that are no numbers, by their row."""
-        if not arrow.types.is_string(column.type):
-            return column.to_numpy(zero_copy_only=False), {}
-        texts = clean_texts(column, self._missing).to_pandas()
-        numbers = numbers_in(texts, form)
-        words = texts[numbers.isna() & texts.notna()]
-        return numbers.to_numpy(), dict(zip(words.index.tolist(), words.tolist(), strict=True))
+    def _features(self, records: Any, form: TextForm, first: int, done: int) -> tuple[np.ndarray, dict[int, str]]:
+        """Numbers, NaN where there is none; and the first text of each row that is no number, by the number of the row."""
+        faults: dict[int, str] = {}
+        if not any(map(arrow.types.is_string, records.schema.types)):
+            return records.to_tensor(null_to_nan=True).to_numpy(), faults
+        X = np.empty(records.shape)
+        for place, (name, column) in enumerate(zip(records.schema.names, records.columns, strict=True)):
+            texts = clean_texts(column, self._missing).to_pandas()
+            numbers = numbers_in(texts, form)
+            X[:, place] = numbers
+            words = texts[numbers.isna() & texts.notna()]
+            for row, word in words.items():
+                fault = f"column {name!r} holds {word!r}, which is not a number, in row {done + row} (from 0)"
+                faults.setdefault(first + done + row, fault)
+        return X, faults
 
 
 #: What pyarrow calls the formats that it reads in batches.

@@ -249,8 +249,9 @@ def columns_of(
     name = f"target column {target!r} of {str(path)!r}"
     if read.form is None:
         return replace(table, y=_labels(frame[target], name))
-    written = [str(value) for value in frame[target]]
-    return replace(table, y=type_labels(written, name), written=np.asarray(written, dtype=object))
+    codes, different = pandas.factorize(frame[target])
+    written = [str(value) for value in different]
+    return replace(table, y=type_labels(written, name)[codes], written=np.asarray(written, dtype=object)[codes])
 
 
 def _missing_labels_error(

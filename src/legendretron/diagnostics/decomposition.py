@@ -135,7 +135,13 @@ def decompose(
         after = np.log(np.maximum(np.asarray(calibrated, dtype=np.float64), _LEAST))
     share = np.bincount(y, weight, p.shape[1]) / weight.sum()
     usual = np.broadcast_to(np.log(np.maximum(share, _LEAST)), p.shape)
-    own, refined, uncertain = (_losses(y, log_q, loss) for log_q in (log_p, after, usual))
+    return split_losses(*(_losses(y, log_q, loss) for log_q in (log_p, after, usual)), weight, seed)
+
+
+def split_losses(
+    own: np.ndarray, refined: np.ndarray, uncertain: np.ndarray, weight: np.ndarray, seed: int
+) -> Decomposition:
+    """Split losses of rows, ``(n,)`` each: of predictions, of recalibrated ones, and of the class frequencies."""
     columns = np.column_stack([own, own - refined, refined, uncertain, uncertain - refined])
     draws = drawn_means(columns, weight, seed)
     means = weight @ columns / weight.sum()

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import softmax
 
-from legendretron.diagnostics.decomposition import decompose
+from legendretron.diagnostics.decomposition import split_losses
 from legendretron.diagnostics.intervals import LEVEL, Estimate, drawn_means, exact_interval, interval
 from legendretron.diagnostics.scores import Scores, area_under_curve
 from legendretron.diagnostics.smooth_calibration import smooth_errors_by_chance
@@ -48,18 +47,16 @@ class Measured:
         seed: int,
     ) -> None:
         self.rows, self.contestants = rows, dict(contestants)
+        after = {key: Contestant.of(key, rows.y, log_p).rows for key, log_p in calibrated.items()}
         #: scores of those that were recalibrated, in parts
         self.parts = {
-            (key, loss): decompose(
-                rows.y,
-                softmax(self.contestants[key].log_p, axis=1),
-                loss,
-                sample_weight=rows.weight,
-                calibrated=softmax(log_p, axis=1),
-                seed=seed,
+            (key, loss): split_losses(
+                *(getattr(one, name) for one in (self.contestants[key].rows, own, self.contestants["dummy"].rows)),
+                rows.weight,
+                seed,
             )
-            for key, log_p in calibrated.items()
-            for loss in ("log", "brier")
+            for key, own in after.items()
+            for loss, name in (("log", "log_loss"), ("brier", "brier"))
         }
         columns = {}
         for key, one in self.contestants.items():
@@ -93,12 +90,13 @@ class Measured:
     def _areas(self, one: Contestant) -> ClassArea:
         chosen = self.ranked
         y, weight, n_classes = self.rows.y[chosen], self.rows.weight[chosen], one.log_p.shape[1]
+        log_p = np.ascontiguousarray(one.log_p[chosen].T)
         weight = weight * (len(weight) / weight.sum())
         areas, errors = np.full((2, n_classes), np.nan)
         total = np.zeros(len(chosen))
         for k in range(n_classes):
             # for two classes log-odds: probabilities near 1 round to the same
-            scores = one.log_p[chosen, k] - (one.log_p[chosen, 1 - k] if n_classes == 2 else 0.0)
+            scores = log_p[k] - log_p[1 - k] if n_classes == 2 else log_p[k]
             areas[k], influence = area_under_curve(scores, y == k, weight, influence=True)
             assert influence is not None
             if np.isfinite(areas[k]):

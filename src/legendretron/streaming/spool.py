@@ -1,35 +1,34 @@
-"""Rows that are slow to read, such as those of text, in temporary Parquet files after they were read once."""
+"""Rows that are slow to read, such as those of text, in temporary files after they were read once."""
 
 from __future__ import annotations
 
 import errno
 import os
+import pickle
 import shutil
 import tempfile
 import threading
 import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import joblib
 import numpy as np
 
-from legendretron._internal.extras import arrow, pandas, parquet
-from legendretron._internal.labels import missing_labels
-from legendretron.streaming.source import Batch, BlockSource, Source, read_ahead
+from legendretron._internal.extras import pandas
+from legendretron.streaming.source import Batch, BlockSource, Source
 
 #: The environment variable that names the folder for temporary files; if it is not set, the system's is taken.
 SPOOL_FOLDER = "LEGENDRETRON_SPOOL"
-_BLOCK_BYTES, _BLOCK_ROWS = 2**24, 2**16  # of a file, at most
-_BATCH_ROWS = 2**14
 #: Files that are parsed at once, at most: each takes some tens of megabytes.
 _MOST_THREADS = 4
 
 
 class Spool(BlockSource):
-    """A copy of a source in temporary files, which can be read quickly, and in any order.
+    """A copy of a source in temporary files, which can be read quickly, and in any order; each batch is a block.
 
     The files are deleted by :meth:`close`, when nothing refers to the copy any more, and when the program ends, after an
     error or Ctrl-C too. They are in the folder that the environment variable ``LEGENDRETRON_SPOOL`` names, or else where
@@ -46,15 +45,17 @@ class Spool(BlockSource):
         self.close = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         labels, stopped = _Labels(), threading.Event()
 
-        def write_all(batches: Iterator[Batch], block: int) -> list[tuple[Path, str]]:
-            files: list[tuple[Path, str]] = []
-            for batch in _join(read_ahead(batches)):
-                if stopped.is_set():
-                    break
-                path = Path(folder, f"{block:06}-{len(files):06}.parquet")
-                _write(path, batch, labels)
-                files.append((path, batch.origin))
-            return files
+        def write_all(batches: Iterator[Batch], number: int) -> list[tuple[Path, int]]:
+            path, starts = Path(folder, str(number)), []
+            with path.open("wb") as file:
+                for batch in batches:
+                    if stopped.is_set():
+                        break
+                    starts.append(file.tell())
+                    y = None if batch.y is None else labels.find(batch.y)
+                    # as it is in memory: nothing has to be decoded in the passes to come
+                    pickle.dump(replace(batch, y=y), file, protocol=5)
+            return [(path, start) for start in starts]
 
         try:
             if isinstance(source, BlockSource):
@@ -68,8 +69,8 @@ class Spool(BlockSource):
                         raise
             else:
                 parts = [write_all(source.batches(), 0)]
-            self._files = [file for part in parts for file in part]
-            self.n_blocks = len(self._files)
+            self._blocks = [block for part in parts for block in part]
+            self.n_blocks = len(self._blocks)
             self._labels = type_labels(list(labels.places)) if labels.places else np.empty(0)
         except BaseException as error:
             self.close()
@@ -81,26 +82,12 @@ class Spool(BlockSource):
             raise
 
     def read_block(self, block: int) -> Iterator[Batch]:
-        """One file, in batches."""
-        path, origin = self._files[block]
-        with parquet.ParquetFile(path, pre_buffer=False) as file:
-            for records in file.iter_batches(_BATCH_ROWS, use_threads=False):
-                columns = dict(zip(records.schema.names, records.columns, strict=True))
-                rows = columns.pop("row").to_numpy()
-                labels, weight, faults = (columns.pop(name, None) for name in ("label", "weight", "fault"))
-                single = all(str(column.type) == "float" for column in columns.values())
-                X = np.empty((len(rows), len(columns)), dtype=np.float32 if single else np.float64)
-                for place, column in enumerate(columns.values()):
-                    X[:, place] = column.to_numpy()
-                found = [None] * len(rows) if faults is None else faults.to_pylist()
-                yield Batch(
-                    X,
-                    None if labels is None else self._type_labels(labels.to_numpy()),
-                    None if weight is None else weight.to_numpy(),
-                    rows,
-                    origin,
-                    {number: fault for number, fault in zip(rows.tolist(), found, strict=True) if fault is not None},
-                )
+        """One batch."""
+        path, start = self._blocks[block]
+        with path.open("rb") as file:
+            file.seek(start)
+            batch: Batch = pickle.load(file)  # which this process has written, where no one else may write
+        yield batch if batch.y is None else replace(batch, y=self._type_labels(batch.y))
 
     def _type_labels(self, places: np.ndarray) -> np.ndarray:
         """Labels by their places; missing ones, at -1, are NaN among numbers, and None among others."""
@@ -113,35 +100,6 @@ class Spool(BlockSource):
         return y
 
 
-def _join(batches: Iterator[Batch]) -> Iterator[Batch]:
-    """The same rows in fewer batches, each for a file."""
-    held: list[Batch] = []
-    n = 0
-    for batch in batches:
-        if held and batch.origin != held[0].origin:
-            yield _join_batches(held)
-            held, n = [], 0
-        held.append(batch)
-        n += len(batch)
-        if n >= min(_BLOCK_ROWS, _BLOCK_BYTES // (8 * batch.X.shape[1])):
-            yield _join_batches(held)
-            held, n = [], 0
-    if held:
-        yield _join_batches(held)
-
-
-def _join_batches(batches: list[Batch]) -> Batch:
-    first = batches[0]
-    return Batch(
-        np.concatenate([batch.X for batch in batches]),
-        None if first.y is None else np.concatenate([batch.y for batch in batches if batch.y is not None]),
-        None if first.weight is None else np.concatenate([b.weight for b in batches if b.weight is not None]),
-        np.concatenate([batch.row_numbers for batch in batches]),
-        first.origin,
-        {number: fault for batch in batches for number, fault in batch.faults.items()},
-    )
-
-
 class _Labels:
     """Labels in the order in which they were met, by several threads."""
 
@@ -150,26 +108,8 @@ class _Labels:
         self._lock = threading.Lock()
 
     def find(self, labels: np.ndarray) -> np.ndarray:
-        """Places of labels, to which new ones are added."""
-        codes, found = pandas.factorize(labels)
+        """Places of labels, to which new ones are added; -1 for those that are missing."""
+        codes, different = pandas.factorize(labels)
         with self._lock:
-            places = [self.places.setdefault(label, len(self.places)) for label in found.tolist()]
-        return np.array(places, dtype=np.int32)[codes]
-
-
-def _write(path: Path, batch: Batch, labels: _Labels) -> None:
-    """Write a batch, with the places of its labels."""
-    columns = {str(place): arrow.array(column) for place, column in enumerate(np.ascontiguousarray(batch.X.T))}
-    columns["row"] = arrow.array(batch.row_numbers)
-    if batch.y is not None:
-        own = np.full(len(batch), -1, dtype=np.int32)
-        there = ~missing_labels(batch.y)
-        if there.any():
-            own[there] = labels.find(batch.y[there])
-        columns["label"] = arrow.array(own)
-    if batch.weight is not None:
-        columns["weight"] = arrow.array(batch.weight)
-    if batch.faults:
-        columns["fault"] = arrow.array([batch.faults.get(number) for number in batch.row_numbers.tolist()])
-    # compressing numbers, or looking for those that are alike, takes longer than reading all of them
-    parquet.write_table(arrow.table(columns), path, compression="none", use_dictionary=False, write_statistics=False)
+            places = [self.places.setdefault(label, len(self.places)) for label in different.tolist()]
+        return np.array([*places, -1], dtype=np.int32)[codes]
