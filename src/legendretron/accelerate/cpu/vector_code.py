@@ -297,12 +297,14 @@ class VectorCode:
         def add_halves(low, high):
             """Add the first and the second half of each block; those of ``high`` follow those of ``low``."""
             n_entries = low.lanes if high is low else 2 * low.lanes
+            if size == 1:  # sums already, of vectors with fewer entries than there are vectors
+                return self.shuffle(low, high, list(range(n_entries)))
             first = [i for i in range(n_entries) if i % size < size // 2]
             return self.shuffle(low, high, first) + self.shuffle(low, high, [i + size // 2 for i in first])
 
         while len(vectors) > 1:
             vectors = [add_halves(low, high) for low, high in zip(vectors[::2], vectors[1::2], strict=True)]
-            size //= 2
+            size = max(size // 2, 1)
         (vector,) = vectors
         while size > 1:
             vector = add_halves(vector, vector)
