@@ -192,7 +192,7 @@ def test_missing_values(run, tmp_path):
     ("a,b,y\n,1,u\n,2,v\n", None),
     ("a,y\n,u\n,v\n", "there is no column to learn from: 'a' (no values)"),
     ("a,b,y\n1,inf,u\n2,x,v\n", None),
-    ("a,b,y\n1,inf,u\n,1,v\n", "column 'b' holds infinity (row 0)"),
+    ("a,b,y\n1,inf,u\n,1,v\n", "t.csv': 'b', the first in line 2"),
     ("a,b,y\n3,x,u\n3,x,v\n", None),
     ("a,b,y\n1e300,x,u\n1e308,z,v\n", None),
 ])  # fmt: skip

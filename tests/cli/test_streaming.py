@@ -1,6 +1,7 @@
 """Tables in several files, or too large for memory: read in batches."""
 
 import io
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -129,6 +130,30 @@ def test_shares_of_classes_are_for_fits_in_memory(run, tmp_path):
     (tmp_path / "t.csv").write_text("a,u,v\n1,0.5,0.5\n2,1,0\n3,0,1\n")
     ran = run("fit", tmp_path / "t.csv", "-t", "u,v", "-o", tmp_path / "model", "--stream", code=1)
     assert "'u', 'v' are several columns: shares of classes are only for a fit in memory" in ran.err
+
+
+MIXED = "".join(f"{i % 7},{'rgb'[i % 3]},{'uv'[i % 2]}\n" for i in range(30))
+
+
+def test_infinite_values_beside_text_are_bad_rows(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("t.csv").write_text(f"a,b,y\n{MIXED}inf,r,u\n1e400,g,v\n")
+    words = ["fit", "t.csv", "-t", "y", "-o", "model", "--model", "logistic", "--alpha", 0.01, "--stream"]
+    assert "in columns of 't.csv': 'a', the first in line 32; replace them" in run(*words, code=1).error
+    ran = run(*words, "--skip-bad-rows", 2, "--json")
+    assert (ran.json["rows"], ran.json["rows_left_out"]) == (30, 2)
+    assert "column 'a' holds an infinite value in row 30 (from 0)" in ran.err
+
+
+def test_text_that_is_not_utf8_is_read_as_in_memory(run, tmp_path):
+    (tmp_path / "t.csv").write_bytes(f"a,b,y\n{MIXED}".replace("r", "\xe9").encode("latin1"))
+    words = ["fit", tmp_path / "t.csv", "-t", "y", "-o", tmp_path / "model", "--model", "logistic", "--alpha", 0.01]
+    ran, streamed = run(*words, "--json"), run(*words, "--stream", "--json")
+    warning = "is not UTF-8 text (byte 0xe9) and was read as Windows-1252"
+    assert warning in ran.err
+    assert warning in streamed.err
+    assert ran.json["columns"] == streamed.json["columns"]
+    assert "is not text in utf-8" in run(*words, "--stream", "--encoding", "utf-8", code=1).error
 
 
 @pytest.fixture

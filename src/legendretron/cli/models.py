@@ -65,10 +65,11 @@ class LeftOut:
 
     def tell(self, terminal: Terminal) -> None:
         """Say how many there are, and warn of classes that have no other rows."""
-        if self.unlabelled:
-            terminal.note(f"{self.unlabelled:,} rows without a label were left out")
-        if self.incomplete:
-            terminal.note(f"{self.incomplete:,} rows with missing values were left out")
+        for number, what in ((self.unlabelled, "without a label"), (self.incomplete, "with missing values")):
+            if number:
+                terminal.note(
+                    f"{number:,} row{'s' if number > 1 else ''} {what} {'were' if number > 1 else 'was'} left out"
+                )
         if vanished := sorted(self._lost - self._there):
             classes = f"{'class' if len(vanished) == 1 else 'classes'} {quoted(vanished)}"
             terminal.warning(f"all rows of {classes} have missing values and were left out.")

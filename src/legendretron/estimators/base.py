@@ -293,7 +293,8 @@ class LinearLinkClassifier(LinearPredictor):
         if resume:
             start = self._standardized
         else:
-            start = self._make_start(Standardizer.fit(X, weight, self.standardize), n_classes, generator, dtype)
+            units = Standardizer.fit(X, weight, self.standardize, getattr(self, "feature_names_in_", None))
+            start = self._make_start(units, n_classes, generator, dtype)
         if scipy.sparse.issparse(X) and start.mean.any():
             start = start.move_centre()
         if resume:

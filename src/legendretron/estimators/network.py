@@ -358,7 +358,7 @@ class LegendreNetClassifier(SavedModel, LabelQuality):
         path = LogisticPath(problem)
         linear = _search_coarsely(path)
         dtype = torch.float64 if self.dtype == "float64" else torch.float32
-        inputs = NetworkInputs.fit(data.X[data.rows])
+        inputs = NetworkInputs.fit(data.X[data.rows], getattr(self, "feature_names_in_", None))
         table = LabelledTable(
             as_features(inputs.transform(data.X, dtype), dtype, device),
             inputs,
