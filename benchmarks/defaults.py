@@ -3,7 +3,7 @@
     python benchmarks/defaults.py --data DIR --out docs/results/defaults --jobs 2
 
 For each data set and seed, 80 % of the rows are to train on and 20 % to test on. Features are as distributed; each model
-standardises on its training rows. A run is one fit and one test, in one process with one thread. Runs on the same split
+standardizes on its training rows. A run is one fit and one test, in one process with one thread. Runs on the same split
 follow each other, so that the ratio of two times is of the same minute. A sweep that was stopped goes on when started again.
 """
 

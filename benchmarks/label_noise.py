@@ -50,7 +50,7 @@ _MAX_ITER = 300
 
 
 def minimize_loss(X: Any, y: np.ndarray, n_classes: int, l2: float, q: float, start: np.ndarray | None) -> np.ndarray:
-    """Weights ``(d + 1, C)``, intercepts last, at a minimum of the penalised mean loss; ``q`` of 0 is cross-entropy.
+    """Weights ``(d + 1, C)``, intercepts last, at a minimum of the penalized mean loss; ``q`` of 0 is cross-entropy.
 
     With logits ``z``, probabilities ``p`` and one-hot labels ``e``, the gradient is ``dl/dz = p_y**q * (p - e)``.
     """
@@ -85,7 +85,7 @@ class GeneralisedCrossEntropy(ClassifierMixin, BaseEstimator):
 
     def fit(self, X: Any, y: np.ndarray) -> GeneralisedCrossEntropy:
         self.classes_, encoded = np.unique(y, return_inverse=True)
-        # sparse features are not centred, which would make them dense
+        # sparse features are not centered, which would make them dense
         self.scaler_ = StandardScaler(with_mean=not issparse(X))
         X = self.scaler_.fit_transform(X)
         right = np.zeros(len(self.strengths))
@@ -118,7 +118,7 @@ _CLEANLAB_MAX_ITER = 1000
 
 
 class WithCleanlab(ClassifierMixin, BaseEstimator):
-    """``CleanLearning(LogisticRegression(C))`` on standardised features; ``tuning`` has what chooses ``C``, if anything does.
+    """``CleanLearning(LogisticRegression(C))`` on standardized features; ``tuning`` has what chooses ``C``, if anything does.
 
     ``quality_`` and ``issues_`` tell of the training rows, by predictions out of five folds: cleanlab's score of each label,
     and whether it counts the label as wrong.

@@ -26,7 +26,7 @@ from legendretron.experiments import Batch, Experiment, Outcome, Record, Resourc
 from legendretron.experiments.rendering import as_text, described, draw_curves, markdown_table, write_report
 from legendretron.experiments.results import Mean, Results, mean_of
 from legendretron.paper.data import facts_of, find_data
-from legendretron.paper.vgg import centred_images
+from legendretron.paper.vgg import centered_images
 from legendretron.paper.vgg_network import VGG5, VGGTron, log_probabilities, train_network
 
 C = 10
@@ -76,7 +76,7 @@ class MixedPrecision(nn.Module):
 
 
 def network_of(head: dict[str, Any] | None, noise: float, width: int, seed: int) -> VGG5:
-    """A new network; its convolutions are initialised first, so that all methods of a seed start from the same ones."""
+    """A new network; its convolutions are initialized first, so that all methods of a seed start from the same ones."""
     torch.manual_seed(seed)
     if head is None:
         return VGG5(width=width)
@@ -117,7 +117,7 @@ def train(
 
 def execute(batch: Batch, resources: Resources) -> Outcome:
     images = load_images(batch.dataset, resources.data)
-    x, y, x_test, y_test = centred_images(images, resources.device)
+    x, y, x_test, y_test = centered_images(images, resources.device)
     runs = []
     for run in batch.runs:
         network, found = train(x, y.cpu().numpy(), dict(batch.settings), run.noise, run.seed)

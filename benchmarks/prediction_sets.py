@@ -61,7 +61,7 @@ METHODS = (
     MAPIE_APS,
     CREPES,
 )
-#: Of randomised sets: not that of splits and noise.
+#: Of randomized sets: not that of splits and noise.
 _SEED = 1_000_003
 #: A rate is found if it is believed, and as near as this to the share there was.
 FOUND = 0.05
@@ -103,7 +103,7 @@ def _normalise(p: np.ndarray) -> np.ndarray:
 
 
 def all_sets(calibration: SetCalibration, p: np.ndarray, seed: int) -> dict[str, list[np.ndarray] | None]:
-    """Sets of all methods, for all coverages; randomised ones draw other numbers for each seed."""
+    """Sets of all methods, for all coverages; randomized ones draw other numbers for each seed."""
     plain = dataclasses.replace(calibration, noise=None, least_noise=None)
     found: dict[str, list[np.ndarray] | None] = {}
     for name in METHODS:

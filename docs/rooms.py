@@ -210,7 +210,7 @@ def draw(path: Path) -> None:
     axes.axis("off")
     axes.set_title(
         "Rooms (subpackages) of the library: an arrow points to what a room imports from.\n"
-        "Grey: private. Implied arrows are left out."
+        "Gray: private. Implied arrows are left out."
     )
     figure.savefig(path, dpi=110, bbox_inches="tight", metadata={"Software": None})
 

@@ -40,7 +40,7 @@ def test_version_and_help(run):
     (["fit", "a.csv"], "Missing option '--out'"),
     (["fit", "a.csv", "-o", "m", "--link", "cubic"], "--link"),
     (["fit", "a.csv", "-o", "m", "--link", "noisy"], "--link': it must be that of the true labels"),
-    (["fit", "a.csv", "-o", "m", "--colour", "red"], "--colour"),
+    (["fit", "a.csv", "-o", "m", "--color", "red"], "--color"),
     (["fit", "a.csv", "-o", "m", "--model", "logistic", "--link-param", "hidden=3"], "'--link-param': it is for"),
     (["fit", "a.csv", "-o", "m", "--link-param", "width"], "'--link-param': it must be NAME=VALUE, got 'width'"),
     (["fit", "a.csv", "-o", "m", "--link-param", "width=3"], "'--link-param': --link-param holds 'width'"),

@@ -223,12 +223,12 @@ def test_bad_rows_are_counted_together(mixed, frame, run, tmp_path, monkeypatch)
     folder = tmp_path / "shards"
     folder.mkdir()
     if mixed:
-        frame = frame.assign(colour=np.where(frame["a"] > 0, "red", "blue"))
+        frame = frame.assign(color=np.where(frame["a"] > 0, "red", "blue"))
     lines = frame.to_csv(index=False).splitlines()
     for number in range(3):
         (folder / f"{number}.csv").write_text("\n".join(lines) + "\n")
-    colour = ",red" if mixed else ""
-    bad = [f"1,2,word,3,x{colour}", f"{lines[10]},1", f"1,2,3,4,{colour}"]
+    color = ",red" if mixed else ""
+    bad = [f"1,2,word,3,x{color}", f"{lines[10]},1", f"1,2,3,4,{color}"]
     (folder / "1.csv").write_text("\n".join([*lines[:80], bad[0], *lines[80:], bad[1], bad[2]]) + "\n")
     words = ["fit", folder, "-o", tmp_path / "model", "-t", "kind", *QUICK, "--json"]
     ran = run(*words, "--skip-bad-rows", "3")
@@ -246,7 +246,7 @@ def test_bad_rows_are_counted_together(mixed, frame, run, tmp_path, monkeypatch)
 def test_rows_without_labels_at_the_beginning(mixed, frame, run, tmp_path):
     frame = frame.assign(kind=frame["kind"].where(frame.index % 50 > 0))
     if mixed:
-        frame = frame.assign(colour=np.where(frame["a"] > 0, "red", "blue"))
+        frame = frame.assign(color=np.where(frame["a"] > 0, "red", "blue"))
     write(frame, tmp_path / "t.csv")
     words = ["fit", tmp_path / "t.csv", "-o", tmp_path / "model", "-t", "kind", *QUICK, "--stream"]
     for more in ([], ["--missing", "drop-rows"]):
@@ -263,7 +263,7 @@ def test_predictions_say_in_which_line(mixed, frame, run, tmp_path):
     """A word among numbers, and a label that is not known, beyond the first rows that are read, after fields of two lines."""
     frame = frame.assign(note="two\nlines", d=frame["d"].round(3))
     if mixed:
-        frame = frame.assign(colour=np.where(frame["a"] > 0, "red", "blue"))
+        frame = frame.assign(color=np.where(frame["a"] > 0, "red", "blue"))
     write(frame, tmp_path / "train.csv")
     run("fit", tmp_path / "train.csv", "-o", tmp_path / "model", "-t", "kind", "--drop", "note", *QUICK)
     line = 2 * 200 + 2
@@ -285,7 +285,7 @@ def test_predictions_say_in_which_line(mixed, frame, run, tmp_path):
 def test_a_table_with_text_is_encoded_as_it_is_read(suffix, frame, run, tmp_path):
     """Categories and means come from all parts, labels such as 01 stay text if one of any part is."""
     mixed = frame.assign(
-        colour=np.where(frame["a"] > 0, "red", "blue"), kind=frame["kind"].map({"x": "1", "y": "2", "z": "03"})
+        color=np.where(frame["a"] > 0, "red", "blue"), kind=frame["kind"].map({"x": "1", "y": "2", "z": "03"})
     )
     mixed.loc[mixed.index[300:], "colour"] = "green"
     mixed.loc[mixed.index[[5, 350]], "b"] = np.nan

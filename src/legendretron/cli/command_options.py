@@ -11,7 +11,7 @@ from typing import Any
 from legendretron.cli.options import (
     AUTO_NUMBER,
     REQUIRED,
-    LabelledTableOptions,
+    LabeledTableOptions,
     TableOptions,
     any_model_argument,
     argument,
@@ -72,7 +72,7 @@ class EstimatorOptions:
         metavar="KIND|NUMBER|FILE",
         parser=number_or_text,
     )
-    standardize: bool | None = _model("Standardise the features.", "--standardize/--no-standardize", default="True")
+    standardize: bool | None = _model("Standardize the features.", "--standardize/--no-standardize", default="True")
     class_weight: ClassWeight | None = _training("balanced: rare classes count as much as frequent ones.")
     solver: Solver | None = _training(
         "adam: minibatches; lbfgs: all rows at once, for small data. auto: adam for a learned link, an exact solver for "
@@ -103,7 +103,7 @@ class EstimatorOptions:
 
 
 @dataclass(kw_only=True)
-class FitOptions(EstimatorOptions, LabelledTableOptions):
+class FitOptions(EstimatorOptions, LabeledTableOptions):
     """Fit a model to a table and write it to a file.
 
     By default, penalties are chosen on held-out rows, and logistic regression is kept unless a learned link is clearly
@@ -203,7 +203,7 @@ class PredictOptions(TableOptions):
 
 
 @dataclass(kw_only=True)
-class EvaluateOptions(LabelledTableOptions):
+class EvaluateOptions(LabeledTableOptions):
     """Score a model on rows whose classes are known; these should not be rows that it was fitted to.
 
     The model is compared with a baseline that ignores the features and predicts the class frequencies of this table for
@@ -221,7 +221,7 @@ class EvaluateOptions(LabelledTableOptions):
 
 
 @dataclass(kw_only=True)
-class CalibrateOptions(LabelledTableOptions):
+class CalibrateOptions(LabeledTableOptions):
     """Calibrate the probabilities of a fitted model, on a few hundred or more rows that it was not fitted to.
 
     With MODEL and DATA, the output file contains the model and its calibration. With PREDICTIONS, it contains the calibration
@@ -280,7 +280,7 @@ class CalibrateOptions(LabelledTableOptions):
 
 
 @dataclass(kw_only=True)
-class SuspiciousOptions(LabelledTableOptions):
+class SuspiciousOptions(LabeledTableOptions):
     """List the rows of a table whose labels are probably wrong, the most suspicious first.
 
     Columns of the result: line, the line of a text file; row_from_0, the number of the row, counted from 0; label, the

@@ -43,7 +43,7 @@ _DATA: dict[str, tuple[str, Callable[..., Any]]] = {
         load_digits,
     ),
     "breast cancer": (
-        "tumours, 30 measurements each, benign or malignant. Two classes, nearly separated by a plane: logistic regression "
+        "tumors, 30 measurements each, benign or malignant. Two classes, nearly separated by a plane: logistic regression "
         "suits them.",
         load_breast_cancer,
     ),

@@ -147,7 +147,7 @@ def fit_in_batches(
         ) from error
     estimator.set_params(verbose=0)  # the progress bar is not saved with the model
     skipped = estimator.n_skipped_rows_
-    left_out.unlabelled += getattr(source, "n_unlabelled", 0)
+    left_out.unlabelled += getattr(source, "n_unlabeled", 0)
     if skipped:
         rest = ", ..." if skipped > len(estimator.skipped_rows_) else ""
         terminal.note(f"{skipped:,} bad rows were left out: {', '.join(estimator.skipped_rows_)}{rest}")

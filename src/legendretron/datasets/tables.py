@@ -207,19 +207,19 @@ def columns_of(
     check_known(repr(str(path)), list(frame.columns), wanted.keep)
     left_out_columns = [*(wanted.drop or ()), *wanted.only_kept]
     columns = choose_columns(path, list(frame.columns), target, wanted.features, left_out_columns)
-    labelled = np.ones(len(frame), dtype=bool) if target is None else frame[target].notna().to_numpy()
-    if missing_labels == "error" and faults is None and not labelled.all():
-        raise _missing_labels_error(path, read, target, first_row + np.flatnonzero(~labelled), in_parts)
-    whole = labelled if missing_labels == "drop" else np.ones(len(frame), dtype=bool)
+    labeled = np.ones(len(frame), dtype=bool) if target is None else frame[target].notna().to_numpy()
+    if missing_labels == "error" and faults is None and not labeled.all():
+        raise _missing_labels_error(path, read, target, first_row + np.flatnonzero(~labeled), in_parts)
+    whole = labeled if missing_labels == "drop" else np.ones(len(frame), dtype=bool)
     if missing == "drop-rows":
         whole = whole & frame[columns].notna().all(axis=1).to_numpy()
-    unlabelled = int((~labelled).sum()) if missing_labels == "drop" else 0
+    unlabelled = int((~labeled).sum()) if missing_labels == "drop" else 0
     left_out = int((~whole).sum()) - unlabelled
     rows, lost = None, frozenset[str]()
     if missing == "drop-rows" or missing_labels == "drop":
         rows = first_row + np.flatnonzero(whole)
         if target is not None:
-            lost = frozenset(label_text(label) for label in frame[target][labelled & ~whole].unique())
+            lost = frozenset(label_text(label) for label in frame[target][labeled & ~whole].unique())
         frame, kept = frame[whole], None if kept is None else kept[whole]
         if read.form is not None and not whole.all():
             frame = type_columns(frame, read.form, wanted.texts)

@@ -19,7 +19,7 @@ from legendretron._internal.sklearn_compat import check_sample_weight
 from legendretron.calibration.prediction_sets import SetCalibration
 from legendretron.estimators.classes import apply_class_weight
 from legendretron.estimators.label_noise import FittedNoise
-from legendretron.tuning.problem import LabelledRows
+from legendretron.tuning.problem import LabeledRows
 from legendretron.tuning.wrong_labels import CombinedVotes, find_ambiguity
 
 #: How far the sum of the shares of a row may be from one: shares that were written down are rounded, as three of 0.33.
@@ -182,7 +182,7 @@ def fit_votes(
     sets, none = estimator._sets, None
     if sets is not None:
         p = torch.as_tensor(sets.proba.astype(np.float64)).clamp_min(1e-300)
-        held_out = LabelledRows(p.log(), torch.as_tensor(sets.labels), torch.as_tensor(sets.weight))
+        held_out = LabeledRows(p.log(), torch.as_tensor(sets.labels), torch.as_tensor(sets.weight))
         found = estimator._noise
         none = find_ambiguity(votes, held_out, 0.0 if found is None else found.rates.rate)
     if none is None:

@@ -44,7 +44,7 @@ class Standardizer:
         return Standardizer(mean, scale)
 
     def transform(self, X: Any) -> Any:
-        """Standardise features; sparse ones are only scaled, and need a mean of zero.
+        """Standardize features; sparse ones are only scaled, and need a mean of zero.
 
         Where there is nothing to scale, ``X`` itself is returned, not a copy.
         """
@@ -78,7 +78,7 @@ class Standardized(Standardizer):
     bias: torch.Tensor
     moments: tuple[torch.Tensor, ...] | None = None
 
-    def move_centre(self) -> Self:
+    def move_center(self) -> Self:
         """The same model with the means moved into the bias, so that sparse features can stay sparse."""
         shift = torch.as_tensor(self.mean / self.scale, dtype=torch.float64) @ self.weight.double()
         return replace(self, mean=np.zeros_like(self.mean), bias=(self.bias.double() - shift).to(self.bias.dtype))

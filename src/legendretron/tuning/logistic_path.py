@@ -21,7 +21,7 @@ from legendretron.diagnostics.softmax_test import LinkTest, score_test
 from legendretron.links import SymmetricNoise, TransitionNoise
 from legendretron.training.features import DenseFeatures, Features
 from legendretron.training.logistic import Logistic, fit_logistic, logistic_log_proba
-from legendretron.tuning.problem import LabelledRows, TuningProblem, thin
+from legendretron.tuning.problem import LabeledRows, TuningProblem, thin
 from legendretron.tuning.scores import SURE_ERRORS, doubted_rows
 from legendretron.tuning.wrong_labels import (
     RateEstimate,
@@ -135,7 +135,7 @@ class LogisticPath:
         observed = rows if known is None else rows._replace(log_p=known.log_observed(rows.log_p))
         return self._point(alpha, fitted, observed)
 
-    def _point(self, alpha: float, fitted: Logistic, observed: LabelledRows, **noise: Any) -> PathPoint:
+    def _point(self, alpha: float, fitted: Logistic, observed: LabeledRows, **noise: Any) -> PathPoint:
         log_losses, of_any_class = -observed.label_log_p, -observed.log_p.mean(-1)
         return PathPoint(alpha, log_losses.cpu().numpy(), of_any_class.cpu().numpy(), fitted, self.doubt, **noise)
 
@@ -146,7 +146,7 @@ class LogisticPath:
         return point._replace(doubt=self.doubt)
 
     def with_all_folds(self, best: PathPoint) -> list[PathPoint]:
-        """The best point and its neighbours on all folds, the one with the least loss first.
+        """The best point and its neighbors on all folds, the one with the least loss first.
 
         A path on one fold of large data is enough to compare with a learned link; where logistic regression itself is to be
         the model, its strength deserves all folds.
@@ -216,7 +216,7 @@ class LogisticPath:
         """Mean log-loss on held-out rows."""
         return self.held_out.mean(point.losses).mean
 
-    def predict(self, fitted: Logistic) -> tuple[LabelledRows, LabelledRows]:
+    def predict(self, fitted: Logistic) -> tuple[LabeledRows, LabeledRows]:
         """Predictions for the held-out rows of folds with noise, and for some of the rows they are trained on."""
         fitted = fitted.first(self._noise_folds)
         parts = seen_rows(self.problem.folds[: self._noise_folds])
@@ -224,7 +224,7 @@ class LogisticPath:
         held_out = self._predict(fitted, *self._held(self._noise_folds))
         return held_out, self._predict(fitted, np.concatenate(parts), runs)
 
-    def predict_held_out(self, fitted: Logistic) -> LabelledRows:
+    def predict_held_out(self, fitted: Logistic) -> LabeledRows:
         """Predictions for rows by fits that have not seen them, each row once."""
         rows, runs = self._held(len(fitted.weight))
         first = np.unique(rows, return_index=True)[1]
@@ -263,7 +263,7 @@ class LogisticPath:
         held = self.problem.held_out.first(n_folds)
         return held.row, held.fold
 
-    def _predict(self, fitted: Logistic, rows: np.ndarray, runs: np.ndarray) -> LabelledRows:
+    def _predict(self, fitted: Logistic, rows: np.ndarray, runs: np.ndarray) -> LabeledRows:
         """Log-probabilities of rows, each under one of the runs."""
         problem = self.problem
         log_p = torch.empty(len(rows), problem.n_classes, dtype=torch.float64, device=problem.device)

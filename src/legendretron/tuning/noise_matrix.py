@@ -1,6 +1,6 @@
 r"""The transition matrix of wrong labels, from predictions for rows that a model has not seen, and for those it has.
 
-With the true probabilities :math:`p` of the rows, the likeliest matrix is found by expectation-maximisation:
+With the true probabilities :math:`p` of the rows, the likeliest matrix is found by expectation-maximization:
 
 .. math:: T_{ij} \propto \sum_{n:\, y_n = j} \frac{p_{ni} T_{ij}}{\sum_k p_{nk} T_{kj}}
 
@@ -19,7 +19,7 @@ from torch import Tensor
 from legendretron.links import SymmetricNoise, TransitionNoise
 from legendretron.links.noise_models import replaced_share
 from legendretron.tuning.logistic_path import LogisticPath, PathPoint
-from legendretron.tuning.problem import LabelledRows, TuningProblem, count_wrong_labels
+from legendretron.tuning.problem import LabeledRows, TuningProblem, count_wrong_labels
 from legendretron.tuning.rules import REPEAT_BELOW
 from legendretron.tuning.scores import SURE_ERRORS
 from legendretron.tuning.wrong_labels import FoundNoise, estimate_rates, is_possible_share, least_bound
@@ -34,7 +34,7 @@ _MANY = 0.3
 _ROUNDS = 3
 
 
-def estimate_matrix(rows: LabelledRows, start: Tensor) -> Tensor:
+def estimate_matrix(rows: LabeledRows, start: Tensor) -> Tensor:
     """The likeliest matrix of shape (C, C), rows true classes, beginning at another one.
 
     The start counts as one further row of each true class, for classes of few rows.
@@ -79,7 +79,7 @@ def has_pattern(path: LogisticPath, plain: PathPoint, *, symmetric: bool) -> boo
     return is_possible_share(count_wrong_labels(estimate_matrix(rows, start), rows.labels), problem)
 
 
-def _observe(rows: LabelledRows, matrix: Tensor) -> Tensor:
+def _observe(rows: LabeledRows, matrix: Tensor) -> Tensor:
     """Log-probabilities of observed labels."""
     return rows._replace(log_p=torch.log(torch.exp(rows.log_p) @ matrix)).label_log_p
 
@@ -129,7 +129,7 @@ def describe_matrices(matrices: list[Tensor], labels: Tensor) -> tuple[Tensor, F
     return matrix, FoundNoise(rate, 1.0, doubt, rate, low, high)
 
 
-def estimate_matrices(held_out: LabelledRows, training: LabelledRows, start: Tensor) -> list[Tensor]:
+def estimate_matrices(held_out: LabeledRows, training: LabeledRows, start: Tensor) -> list[Tensor]:
     """The likeliest matrices of both, with the power of the probabilities that explains held-out labels best."""
     tried = []
     for power in _POWERS:

@@ -21,7 +21,7 @@ def held_out_loss(log_p: Tensor, labels: Tensor, doubt: float) -> Tensor:
 
     .. math:: -(1 - \epsilon) \log p_y - \frac{\epsilon}{C} \sum_k \log p_k
 
-    Where all of a few rows are predicted well, the log-loss alone would favour ever more confidence.
+    Where all of a few rows are predicted well, the log-loss alone would favor ever more confidence.
     """
     log_p_label = torch.gather(log_p, -1, labels.unsqueeze(-1)).squeeze(-1)
     return -((1.0 - doubt) * log_p_label + doubt * log_p.mean(-1))

@@ -40,7 +40,7 @@ from legendretron._internal.fields import check_fields, number
 from legendretron.links.noise_models import mix_with_uniform, observed_loss, replaced_share, wrong_share
 from legendretron.training.features import Features
 from legendretron.tuning.folds import Fold
-from legendretron.tuning.problem import ENOUGH, LabelledRows, Trees, TuningProblem, thin
+from legendretron.tuning.problem import ENOUGH, LabeledRows, Trees, TuningProblem, thin
 from legendretron.tuning.scores import SURE_ERRORS
 
 #: Powers of the probabilities to choose from: steps of a fifth, from a third to six times as sure.
@@ -53,8 +53,8 @@ _HIGHEST = 0.98
 _HIGHEST_BELIEVED = 0.85
 #: Highest agreement of noise, which is near 0; that of a model that does not fit is near 1.
 _MOST_AGREEMENT = 0.1
-#: Neighbours that are asked, and the fewest suspicious rows: with fewer of either, chance decides.
-_NEIGHBOURS = 5
+#: Neighbors that are asked, and the fewest suspicious rows: with fewer of either, chance decides.
+_NEIGHBORS = 5
 #: Factor by which an estimate may exceed the bound; a model that nearly fits finds somewhat too many wrong labels.
 _SLACK = 1.3
 #: Log-likelihood of held-out labels that noise must add: strong evidence (p < 0.005) against classes that merely overlap.
@@ -76,7 +76,7 @@ class RateEstimate(NamedTuple):
     error: float  #: standard error of either
     clear: float = 1.0  #: share of held-out rows whose true class is nearly certain
     evidence: float = 0.0  #: log-likelihood of held-out labels that noise adds to a temperature alone
-    agreement: float = 0.0  #: of neighbours and trees with suspicious labels
+    agreement: float = 0.0  #: of neighbors and trees with suspicious labels
     most: float = 1.0  #: rate that the clearest rows allow
 
     @property
@@ -244,7 +244,7 @@ def combine_votes(copies: np.ndarray, weight: np.ndarray, n_classes: int) -> Com
     return CombinedVotes(combined[0], replaced_share(1.0 - float(part @ correct), n_classes), *combined[1:])
 
 
-def find_ambiguity(votes: CombinedVotes, held_out: LabelledRows, found: float) -> FoundNoise | None:
+def find_ambiguity(votes: CombinedVotes, held_out: LabeledRows, found: float) -> FoundNoise | None:
     """No noise, if votes differ because some rows are ambiguous; None if they differ because some votes are wrong.
 
     ``held_out`` has the majority as labels, and ``found`` is the rate of noise that a fit to it has found. Rows are
@@ -264,8 +264,8 @@ def find_ambiguity(votes: CombinedVotes, held_out: LabelledRows, found: float) -
 
 
 def estimate_rates(
-    held_out: LabelledRows, training: LabelledRows, temperatures: tuple[float, ...] = TEMPERATURES
-) -> tuple[RateEstimate, LabelledRows]:
+    held_out: LabeledRows, training: LabeledRows, temperatures: tuple[float, ...] = TEMPERATURES
+) -> tuple[RateEstimate, LabeledRows]:
     """Fit temperature and rate to held-out rows, and the rate to training rows.
 
     Returns the estimate, and held-out rows with log-probabilities of observed labels.
@@ -296,7 +296,7 @@ def estimate_rates(
     return estimate, observe(held_out, estimate)
 
 
-def observe(rows: LabelledRows, estimate: RateEstimate) -> LabelledRows:
+def observe(rows: LabeledRows, estimate: RateEstimate) -> LabeledRows:
     """Rows with log-probabilities of observed labels, by the temperature and the rate that fit held-out rows best."""
     true = rows.to_power(estimate.temperature).log_p
     return rows._replace(log_p=mix_with_uniform(true, true.new_tensor(estimate.held_out)))
@@ -307,7 +307,7 @@ def seen_rows(folds: list[Fold]) -> list[np.ndarray]:
     return [train[thin(len(train), max(1, ENOUGH // len(folds)))] for train, _ in folds]
 
 
-def _fit_rate(rows: LabelledRows) -> tuple[Tensor, float]:
+def _fit_rate(rows: LabeledRows) -> tuple[Tensor, float]:
     """Probability of the labels before noise, and the rate of noise with the least log-loss."""
     p_label = torch.exp(rows.label_log_p)
     # in NumPy and on the CPU, where operations on few numbers cost less
@@ -331,19 +331,19 @@ def best_share(p_label: np.ndarray, other: np.ndarray | float, weight: np.ndarra
 
 
 def check_estimate(
-    estimate: RateEstimate, problem: TuningProblem, rows: np.ndarray, observed: LabelledRows
+    estimate: RateEstimate, problem: TuningProblem, rows: np.ndarray, observed: LabeledRows
 ) -> RateEstimate:
-    """Add to an estimate how far neighbours and trees agree with suspicious labels, and the bound of the rate.
+    """Add to an estimate how far neighbors and trees agree with suspicious labels, and the bound of the rate.
 
     Models that have not seen the ``rows`` predict them as ``observed``, with the noise of the estimate.
     """
     if not _is_enough(estimate, problem):
         return estimate
-    rows, first = np.unique(rows, return_index=True)  # a row is not its own neighbour
+    rows, first = np.unique(rows, return_index=True)  # a row is not its own neighbor
     q, labels = (part.cpu().numpy()[first] for part in (torch.exp(observed.log_p), observed.labels))
     suspicious = (estimate.held_out / problem.n_classes) / q[np.arange(len(q)), labels] > 0.5
     agreement = max(
-        _ask_neighbours(problem.features, rows, q, labels, suspicious),
+        _ask_neighbors(problem.features, rows, q, labels, suspicious),
         _ask_trees(problem.trees, rows, q, labels, suspicious),
     )
     most = replaced_share(least_bound(problem.trees), problem.n_classes)
@@ -392,7 +392,7 @@ def _ask_trees(trees: Trees, rows: np.ndarray, q: np.ndarray, labels: np.ndarray
     """Excess of the trees' probability of suspicious labels over the model's, less the same for other labels."""
     _, here, known = np.intersect1d(rows, trees.rows, assume_unique=True, return_indices=True)
     suspicious, labels = suspicious[here], labels[here]
-    if suspicious.sum() < _NEIGHBOURS or suspicious.all():
+    if suspicious.sum() < _NEIGHBORS or suspicious.all():
         return 0.0
     excess = trees.proba[known] - q[here]
     of_labels = excess[np.arange(len(labels)), labels]
@@ -400,18 +400,18 @@ def _ask_trees(trees: Trees, rows: np.ndarray, q: np.ndarray, labels: np.ndarray
     return float(of_labels[suspicious].mean() - others.mean())
 
 
-def _ask_neighbours(
+def _ask_neighbors(
     features: Features, rows: np.ndarray, q: np.ndarray, labels: np.ndarray, suspicious: np.ndarray
 ) -> float:
     """How much more often than predicted the nearest rows have the label of a suspicious row."""
     some = thin(len(rows))
     rows, q, labels, (queries,) = rows[some], q[some], labels[some], np.nonzero(suspicious[some])
-    if len(queries) < _NEIGHBOURS or len(rows) <= _NEIGHBOURS:
+    if len(queries) < _NEIGHBORS or len(rows) <= _NEIGHBORS:
         return 0.0
     queries = queries[thin(len(queries), 500)]  # each is compared with all rows
     x = features.select_rows(rows)
     # brute force: the only way for sparse rows, and the fastest for many features
-    nearest = NearestNeighbors(n_neighbors=_NEIGHBOURS + 1, algorithm="brute").fit(x).kneighbors(x[queries])[1]
+    nearest = NearestNeighbors(n_neighbors=_NEIGHBORS + 1, algorithm="brute").fit(x).kneighbors(x[queries])[1]
     label = labels[queries][:, None]
     excess = (labels[nearest] == label) - q[nearest, label]
     return float(excess[nearest != queries[:, None]].mean())
