@@ -104,7 +104,7 @@ def report(records: list[Record], folder: Path) -> list[Path]:
     tables, splits = results.values_of("dataset"), max(map(len, results.cells.values()))
     models = [name for name in LABELS if name in results.values_of("model")]
     sections = [
-        "# Labels by a crowd",
+        "# Votes of several annotators",
         f"`LegendreTronClassifier()` fitted to what {ANNOTATORS} annotators say of each row, each of them wrong in "
         f"{100 * WRONG:g} % of the rows, on {len(tables)} tables of KEEL, {splits} splits each; tested on right labels. "
         f"Paired t-tests against the {MAJORITY} at {100 * (1 - LEVEL):g} %: **better**, *worse*.",
@@ -136,7 +136,7 @@ def report(records: list[Record], folder: Path) -> list[Path]:
 
 EXPERIMENT = Experiment(
     name="crowd_labels",
-    title="Labels by a crowd",
+    title="Votes of several annotators",
     datasets=TABLES,
     models=tuple(LABELS),
     settings=settings,

@@ -251,7 +251,7 @@ def report(records: list[Record], folder: Path) -> list[Path]:
             shown = [f"{median:.2g}" if median else NOT_RUN for median in medians]
             strengths.append([results.facts(dataset)["label"], f"{logistic} of {len(own)}", *shown])
     sections = [
-        "# LegendreTronClassifier() against what one would use instead",
+        "# Default settings compared with other classifiers",
         _INTRODUCTION,
         study.DISCLOSURE,
         study.missing(records, EXPERIMENT),
@@ -301,7 +301,7 @@ _INTRODUCTION = (
 
 EXPERIMENT = Experiment(
     name="defaults",
-    title="LegendreTronClassifier() against what one would use instead",
+    title="Default settings compared with other classifiers",
     datasets=DATASETS,
     models=tuple(MODELS),
     settings=settings,

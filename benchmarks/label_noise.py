@@ -1,4 +1,4 @@
-"""Training labels of which some are wrong: who still predicts well, finds the wrong ones, and knows how many there are.
+"""Label noise: who still predicts well, finds the wrong ones, and knows how many there are.
 
     python benchmarks/label_noise.py --data DIR --out docs/results/label_noise --jobs 2
 
@@ -316,7 +316,7 @@ def report(records: list[Record], folder: Path) -> list[Path]:
 
     picture = _picture(results, noises, models, folder / "label_noise_accuracy.png")
     sections = [
-        "# Training labels of which some are wrong",
+        "# Label noise",
         _introduction(EXPERIMENT),
         study.DISCLOSURE,
         "\n".join(f"- **{model}**: {ABOUT[model]}" for model in models),
@@ -568,7 +568,7 @@ def judge_doubts(model: str, estimator: Any, X: Any, labels: np.ndarray, wrong: 
 
 EXPERIMENT = Experiment(
     name="label_noise",
-    title="Training labels of which some are wrong",
+    title="Label noise",
     datasets=DATASETS,
     models=tuple(MODELS),
     settings=settings,

@@ -303,7 +303,7 @@ def report(records: list[Record], folder: Path) -> list[Path]:
     records = study.in_order(records, dataset=TABLES, noise=NOISES, model=MODELS)
     results = Results(records, "dataset", "noise", "model")
     sections = [
-        "# Networks",
+        "# Networks for tables",
         f"`{NETWORK}` and other models as they come, with one thread. Ranks are of models that were run on all tables of a "
         "section, by means over the splits that all of them have. Ratios are geometric means over "
         "tables; times are those of the processor, where both models ran on the same machine; log-losses below "
@@ -348,7 +348,7 @@ def report(records: list[Record], folder: Path) -> list[Path]:
 
 EXPERIMENT = Experiment(
     name="network",
-    title="Networks",
+    title="Networks for tables",
     datasets=TABLES,
     models=MODELS,
     settings=settings,

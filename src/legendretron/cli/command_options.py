@@ -66,8 +66,8 @@ class EstimatorOptions:
         "Wrong labels: the model learns from the observed labels and predicts the true ones. auto: allow for wrong labels "
         "if held-out rows show that there are some. none: all labels are correct. symmetric: estimate one rate. "
         "class-conditional: estimate a rate for each pair of classes; needs many rows. NUMBER: the known share of wrong "
-        "labels. FILE: a known matrix (.csv, .tsv): a line for each true class with the probabilities of its labels, and the "
-        "names of the classes in the first line and the first column.",
+        "labels. FILE: a known matrix (.csv, .tsv): a row for each true class with the probabilities of its labels, and the "
+        "names of the classes in the first row and the first column.",
         default="auto; none for logistic",
         metavar="KIND|NUMBER|FILE",
         parser=number_or_text,
@@ -80,7 +80,7 @@ class EstimatorOptions:
         default="auto",
     )
     max_epochs: Any = _training(
-        "Maximum number of passes over the data. auto: by the number of rows, more passes for fewer rows.",
+        "Maximum number of passes over the data. auto: depends on the number of rows, more passes for fewer rows.",
         "--epochs",
         default="auto",
         metavar="auto|N",
@@ -147,8 +147,8 @@ class FitOptions(EstimatorOptions, LabeledTableOptions):
     )
     stream: bool | None = stream_option()
     skip_bad_rows: int = data_option(
-        "Leave out up to so many bad rows of a table that is read in batches: rows with missing or infinite values, text "
-        "in place of a number, or a wrong number of fields.",
+        "Maximum number of bad rows to leave out of a table that is read in batches (see --stream): rows with missing or "
+        "infinite values, text in place of a number, or too many fields.",
         value=0,
         min=0,
     )
@@ -311,10 +311,10 @@ class SuspiciousOptions(LabeledTableOptions):
 
 @dataclass(kw_only=True)
 class DemoOptions:
-    """Compare LegendreTron with logistic regression, and networks with boosting: where they help, and where they do not.
+    """Compare LegendreTron with logistic regression, and networks with gradient boosting, on two data sets.
 
-    It takes a minute on two cores, and needs no data of your own. It draws reliability curves, and the penalties that were
-    tried.
+    On one of them a learned link and networks help, on the other they do not. The demo takes about half a minute, and as
+    long again to compile code the first time. It writes two pictures: reliability curves, and the penalties that were tried.
     """
 
     out: Path = option("Folder for the two pictures.", "--out", "-o", value=Path("demo_output"))

@@ -215,7 +215,7 @@ def _becomes(column: FittedColumn) -> str:
     words = "days since 1970-01-01" if column.is_date else {"number": "itself", "boolean": "1 and 0"}[column.kind]
     if column.constant:
         words += ", always the same"
-    return f"{words}; the mean, {column.mean:.4g}, where missing, and a mark" if column.gaps else words
+    return f"{words}; missing: mean ({column.mean:.4g}) and an indicator column" if column.gaps else words
 
 
 #: If neither as few wrong labels nor as many can be ruled out, rows are too few to tell.

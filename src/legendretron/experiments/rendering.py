@@ -95,7 +95,8 @@ def draw_dots(dots: Dots, path: Path, label: str, **axis: Any) -> Path:
         panel.set_yticks(range(len(names)), [name.replace(" (", "\n(") for name in names])
         panel.grid(axis="x", color="0.9")
     panels[0].invert_yaxis()
-    return save_panels(panels, path, ncols=3, title="bars: two standard errors")
+    repeated = any(mean.error > 0.0 for own in dots.values() for means in own.values() for mean in means.values())
+    return save_panels(panels, path, ncols=3, title="bars: two standard errors" if repeated else None)
 
 
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
