@@ -293,7 +293,7 @@ def report(records: list[Record], folder: Path) -> list[Path]:
 
 _INTRODUCTION = (
     "Test accuracy in % / log-loss, mean over stratified splits with 80 % of the rows to train on. Features are as "
-    "distributed, and each model standardises on its own training rows. Probabilities are clipped at the precision of "
+    "distributed, and each model standardizes them on its own training rows. Probabilities are clipped at the precision of "
     f"floating-point numbers. Bold: better than {BASELINE} at 99 % in a paired t-test; italic: worse; {NOT_RUN}: not run. "
     "HistGradientBoosting needs dense features and is not run on news20, nor is the ablation; there the splits are fewer. "
     "Every run has one thread."

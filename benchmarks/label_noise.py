@@ -172,7 +172,7 @@ ABOUT = {
     "outside of an experiment; it is there to show what can be had by a linear model.",
     GENERALISED: "a linear softmax model with the loss (1 - p^q) / q of the label's probability p, q = 0.7 (Zhang and "
     "Sabuncu 2018), its strength chosen by accuracy in cross-validation.",
-    CLEANLAB: "`CleanLearning(LogisticRegression())` on standardised features: labels that it calls wrong are left out "
+    CLEANLAB: "`CleanLearning(LogisticRegression())` on standardized features: labels that it calls wrong are left out "
     "(Northcutt, Jiang and Chuang 2021). C = 1, scikit-learn's default.",
     TUNED_CLEANLAB: f"the same, with the C that {BASELINE} chooses.",
 }
@@ -405,7 +405,7 @@ def _introduction(experiment: Experiment) -> str:
         "Models are trained with labels of which some are wrong, and tested with right ones. Labels are made wrong "
         "with some probability: symmetric noise draws one of the other classes, and pairs turns each class into the "
         "next, the last into the first. All models have the same splits, stratified with 80 % of the rows to train on, "
-        "and the same wrong labels. Features are as distributed, and each model standardises on its training rows. "
+        "and the same wrong labels. Features are as distributed, and each model standardizes them on its training rows. "
         "What is chosen by cross-validation is chosen by the labels there are, right or wrong. Every run has one "
         f"thread. Where half of the labels of two classes are wrong they say nothing, so it is not run ({skipped}); for "
         "two classes, pairs is symmetric noise.\n\n"

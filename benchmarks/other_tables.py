@@ -121,8 +121,7 @@ def report(records: list[Record], folder: Path) -> list[Path]:
     sections = [
         "# 36 more tables",
         f"`{OURS}` against `{BASELINE}` on {len(tables)} tables of KEEL, {splits} splits each. Labels of training "
-        "rows are made wrong at random, to a class that is not the "
-        "right one; those of test rows are right. Paired t-tests "
+        "rows are replaced at random by another class; those of test rows are correct. Paired t-tests "
         f"at {100 * (1 - LEVEL):g} %: **better**, *worse*.",
         study.DISCLOSURE,
         study.incomplete(results, len(TABLES), SPLITS),
