@@ -166,7 +166,8 @@ RECIPE = {
     "schedule": "cosine",
     "weight_decay": 0.01,
     "precision": "float32, TF32 in convolutions where there is",
-    "pixels": "centered and scaled by mean and deviation of all training pixels; no augmentation",
+    # as records have it
+    "pixels": "centred and scaled by mean and deviation of all training pixels; no augmentation",
 }
 #: Class and options of each network.
 NETWORKS: dict[str, dict[str, Any]] = {
