@@ -30,7 +30,7 @@ help:
 	@echo "make coverage    the tests, with a coverage report"
 	@echo "make resuming    kill and resume a sweep ten times with each of two backends, and compare the results"
 	@echo "make theory      check every number of docs/theory.md and draw its figure"
-	@echo "make docs        build the documentation site into docs/_build/html; it runs the examples, in three minutes"
+	@echo "make docs        build the documentation site into docs/_build/html; it runs the examples, in two minutes"
 	@echo "make bench       time everything beside its peers, and compare with the records; half an hour on a quiet machine"
 	@echo "make rooms       draw the imports between subpackages, and update the table in CONTRIBUTING.md"
 	@echo "make clean       remove the virtual environments and caches"
@@ -97,7 +97,7 @@ theory: $(VENV)/.tested
 	$(BIN)/python examples/theory.py --out docs
 
 docs: $(VENV)/.documented
-	$(BIN)/python -m sphinx --builder html --fail-on-warning --keep-going docs docs/_build/html
+	$(BIN)/python -m sphinx --builder html --jobs auto --fail-on-warning --keep-going docs docs/_build/html
 	@echo "open docs/_build/html/index.html"
 
 bench: $(VENV)/.tested

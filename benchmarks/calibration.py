@@ -331,9 +331,9 @@ def report(records: list[Record], folder: Path) -> list[Path]:
     counts, splits = {len(own) for own in results.cells.values()}, EXPERIMENT.seeds
     level = f"{100 * (1 - LEVEL):g} %"
     sections = [
-        "# Calibration of finished classifiers",
+        "# Calibration of fitted classifiers",
         f"`LegendreCalibrator()` and others on {len(real)} cases, {max(counts)} splits each: predictions of three public "
-        "networks, and of logistic regression, a network trained until it is over-confident, gradient boosting and a random "
+        "networks, and of logistic regression, a network trained until it is overconfident, gradient boosting and a random "
         "forest. Probabilities below 1e-15 count as that in the log-loss. The smooth calibration error is of the predicted "
         "class (relplot), the classwise one the mean over classes, with 15 bins.",
         "The constants of `LegendreCalibrator` (strengths and their weights, number of directions, penalty on probabilities, "
@@ -519,7 +519,7 @@ def execute(batch: Batch, resources: Resources) -> Outcome:
 
 EXPERIMENT = Experiment(
     name="calibration",
-    title="Calibration of finished classifiers",
+    title="Calibration of fitted classifiers",
     datasets=names(),
     models=tuple(MODELS),
     settings=settings,

@@ -104,9 +104,9 @@ def report(records: list[Record], folder: Path) -> list[Path]:
     tables, splits = results.values_of("dataset"), max(map(len, results.cells.values()))
     models = [name for name in LABELS if name in results.values_of("model")]
     sections = [
-        "# Labels by a crowd",
-        f"`LegendreTronClassifier()` fitted to what {ANNOTATORS} annotators say of each row, each of them wrong in "
-        f"{100 * WRONG:g} % of the rows, on {len(tables)} tables of KEEL, {splits} splits each; tested on right labels. "
+        "# Votes of several annotators",
+        f"`LegendreTronClassifier()` is fitted to the votes of {ANNOTATORS} annotators, each of them wrong in "
+        f"{100 * WRONG:g} % of the rows, on {len(tables)} tables of KEEL, {splits} splits each. Test labels are correct. "
         f"Paired t-tests against the {MAJORITY} at {100 * (1 - LEVEL):g} %: **better**, *worse*.",
         "How votes are put together was chosen, among six ways, by the log-loss of one to five splits of "
         f"{', '.join(CHOSEN_ON)}.",
@@ -136,7 +136,7 @@ def report(records: list[Record], folder: Path) -> list[Path]:
 
 EXPERIMENT = Experiment(
     name="crowd_labels",
-    title="Labels by a crowd",
+    title="Votes of several annotators",
     datasets=TABLES,
     models=tuple(LABELS),
     settings=settings,

@@ -3,7 +3,7 @@
     python benchmarks/defaults.py --data DIR --out docs/results/defaults --jobs 2
 
 For each data set and seed, 80 % of the rows are to train on and 20 % to test on. Features are as distributed; each model
-standardises on its training rows. A run is one fit and one test, in one process with one thread. Runs on the same split
+standardizes on its training rows. A run is one fit and one test, in one process with one thread. Runs on the same split
 follow each other, so that the ratio of two times is of the same minute. A sweep that was stopped goes on when started again.
 """
 
@@ -251,7 +251,7 @@ def report(records: list[Record], folder: Path) -> list[Path]:
             shown = [f"{median:.2g}" if median else NOT_RUN for median in medians]
             strengths.append([results.facts(dataset)["label"], f"{logistic} of {len(own)}", *shown])
     sections = [
-        "# LegendreTronClassifier() against what one would use instead",
+        "# Default settings compared with other classifiers",
         _INTRODUCTION,
         study.DISCLOSURE,
         study.missing(records, EXPERIMENT),
@@ -293,7 +293,7 @@ def report(records: list[Record], folder: Path) -> list[Path]:
 
 _INTRODUCTION = (
     "Test accuracy in % / log-loss, mean over stratified splits with 80 % of the rows to train on. Features are as "
-    "distributed, and each model standardises on its own training rows. Probabilities are clipped at the precision of "
+    "distributed, and each model standardizes them on its own training rows. Probabilities are clipped at the precision of "
     f"floating-point numbers. Bold: better than {BASELINE} at 99 % in a paired t-test; italic: worse; {NOT_RUN}: not run. "
     "HistGradientBoosting needs dense features and is not run on news20, nor is the ablation; there the splits are fewer. "
     "Every run has one thread."
@@ -301,7 +301,7 @@ _INTRODUCTION = (
 
 EXPERIMENT = Experiment(
     name="defaults",
-    title="LegendreTronClassifier() against what one would use instead",
+    title="Default settings compared with other classifiers",
     datasets=DATASETS,
     models=tuple(MODELS),
     settings=settings,

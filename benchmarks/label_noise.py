@@ -1,4 +1,4 @@
-"""Training labels of which some are wrong: who still predicts well, finds the wrong ones, and knows how many there are.
+"""Label noise: who still predicts well, finds the wrong ones, and knows how many there are.
 
     python benchmarks/label_noise.py --data DIR --out docs/results/label_noise --jobs 2
 
@@ -50,7 +50,7 @@ _MAX_ITER = 300
 
 
 def minimize_loss(X: Any, y: np.ndarray, n_classes: int, l2: float, q: float, start: np.ndarray | None) -> np.ndarray:
-    """Weights ``(d + 1, C)``, intercepts last, at a minimum of the penalised mean loss; ``q`` of 0 is cross-entropy.
+    """Weights ``(d + 1, C)``, intercepts last, at a minimum of the penalized mean loss; ``q`` of 0 is cross-entropy.
 
     With logits ``z``, probabilities ``p`` and one-hot labels ``e``, the gradient is ``dl/dz = p_y**q * (p - e)``.
     """
@@ -85,7 +85,7 @@ class GeneralisedCrossEntropy(ClassifierMixin, BaseEstimator):
 
     def fit(self, X: Any, y: np.ndarray) -> GeneralisedCrossEntropy:
         self.classes_, encoded = np.unique(y, return_inverse=True)
-        # sparse features are not centred, which would make them dense
+        # sparse features are not centered, which would make them dense
         self.scaler_ = StandardScaler(with_mean=not issparse(X))
         X = self.scaler_.fit_transform(X)
         right = np.zeros(len(self.strengths))
@@ -118,7 +118,7 @@ _CLEANLAB_MAX_ITER = 1000
 
 
 class WithCleanlab(ClassifierMixin, BaseEstimator):
-    """``CleanLearning(LogisticRegression(C))`` on standardised features; ``tuning`` has what chooses ``C``, if anything does.
+    """``CleanLearning(LogisticRegression(C))`` on standardized features; ``tuning`` has what chooses ``C``, if anything does.
 
     ``quality_`` and ``issues_`` tell of the training rows, by predictions out of five folds: cleanlab's score of each label,
     and whether it counts the label as wrong.
@@ -172,7 +172,7 @@ ABOUT = {
     "outside of an experiment; it is there to show what can be had by a linear model.",
     GENERALISED: "a linear softmax model with the loss (1 - p^q) / q of the label's probability p, q = 0.7 (Zhang and "
     "Sabuncu 2018), its strength chosen by accuracy in cross-validation.",
-    CLEANLAB: "`CleanLearning(LogisticRegression())` on standardised features: labels that it calls wrong are left out "
+    CLEANLAB: "`CleanLearning(LogisticRegression())` on standardized features: labels that it calls wrong are left out "
     "(Northcutt, Jiang and Chuang 2021). C = 1, scikit-learn's default.",
     TUNED_CLEANLAB: f"the same, with the C that {BASELINE} chooses.",
 }
@@ -316,7 +316,7 @@ def report(records: list[Record], folder: Path) -> list[Path]:
 
     picture = _picture(results, noises, models, folder / "label_noise_accuracy.png")
     sections = [
-        "# Training labels of which some are wrong",
+        "# Label noise",
         _introduction(EXPERIMENT),
         study.DISCLOSURE,
         "\n".join(f"- **{model}**: {ABOUT[model]}" for model in models),
@@ -405,7 +405,7 @@ def _introduction(experiment: Experiment) -> str:
         "Models are trained with labels of which some are wrong, and tested with right ones. Labels are made wrong "
         "with some probability: symmetric noise draws one of the other classes, and pairs turns each class into the "
         "next, the last into the first. All models have the same splits, stratified with 80 % of the rows to train on, "
-        "and the same wrong labels. Features are as distributed, and each model standardises on its training rows. "
+        "and the same wrong labels. Features are as distributed, and each model standardizes them on its training rows. "
         "What is chosen by cross-validation is chosen by the labels there are, right or wrong. Every run has one "
         f"thread. Where half of the labels of two classes are wrong they say nothing, so it is not run ({skipped}); for "
         "two classes, pairs is symmetric noise.\n\n"
@@ -568,7 +568,7 @@ def judge_doubts(model: str, estimator: Any, X: Any, labels: np.ndarray, wrong: 
 
 EXPERIMENT = Experiment(
     name="label_noise",
-    title="Training labels of which some are wrong",
+    title="Label noise",
     datasets=DATASETS,
     models=tuple(MODELS),
     settings=settings,

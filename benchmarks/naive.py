@@ -78,13 +78,13 @@ class NaiveLegendreTron(nn.Module):
 def naive_step(n_features: int, n_classes: int, batch: int):
     """A training step of one model, as a function to call."""
     model = NaiveLegendreTron(n_features, n_classes).double()
-    optimiser = torch.optim.Adam(model.parameters(), lr=0.01, weight_decay=0.01)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01, weight_decay=0.01)
     x = torch.randn(batch, n_features, dtype=torch.float64)
     y = torch.randint(n_classes, (batch,))
 
     def step() -> None:
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         F.nll_loss(model(x), y).backward()
-        optimiser.step()
+        optimizer.step()
 
     return step

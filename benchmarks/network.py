@@ -303,11 +303,11 @@ def report(records: list[Record], folder: Path) -> list[Path]:
     records = study.in_order(records, dataset=TABLES, noise=NOISES, model=MODELS)
     results = Results(records, "dataset", "noise", "model")
     sections = [
-        "# Networks",
-        f"`{NETWORK}` and other models as they come, with one thread. Ranks are of models that were run on all tables of a "
-        "section, by means over the splits that all of them have. Ratios are geometric means over "
-        "tables; times are those of the processor, where both models ran on the same machine; log-losses below "
-        f"{FLOOR:g} count as that. Splits are up to {SPLITS}, fewer of slow models.",
+        "# Networks for tables",
+        f"`{NETWORK}` and other models with default settings, on one thread. Ranks compare the models that were run on all "
+        "tables of a section, by means over the splits that all of them have. Ratios are geometric means over tables. Times "
+        f"are processor times, if both models ran on the same machine. Log-losses below {FLOOR:g} count as {FLOOR:g}. There "
+        f"are up to {SPLITS} splits, fewer for slow models.",
     ]
     for noise in sorted(results.values_of("noise")):
         tables = [t for t in results.values_of("dataset") if results.values((t, noise, NETWORK), "log_loss")]
@@ -348,7 +348,7 @@ def report(records: list[Record], folder: Path) -> list[Path]:
 
 EXPERIMENT = Experiment(
     name="network",
-    title="Networks",
+    title="Networks for tables",
     datasets=TABLES,
     models=MODELS,
     settings=settings,

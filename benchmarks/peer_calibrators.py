@@ -35,7 +35,7 @@ def _logarithm(p: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
 
 
 def _fit_matrix(x: np.ndarray, y: np.ndarray, free: np.ndarray, penalty: np.ndarray | float = 0.0) -> Predict:
-    """Predict ``softmax(W x + b)``, for the matrix ``(W, b)`` of the least mean log-loss and sum of penalised squares.
+    """Predict ``softmax(W x + b)``, for the matrix ``(W, b)`` of the least mean log-loss and sum of penalized squares.
 
     Entries that are not free are 0, and the start is the identity.
     """
@@ -62,7 +62,7 @@ def vector_scaling(p: np.ndarray, y: np.ndarray) -> Predict:
 
 
 def dirichlet(p: np.ndarray, y: np.ndarray) -> Predict:
-    """A matrix and biases on logarithms; all but the diagonal is penalised (Kull et al., 2019, ODIR).
+    """A matrix and biases on logarithms; all but the diagonal is penalized (Kull et al., 2019, ODIR).
 
     Means of squares, of entries off the diagonal and of biases, get the same strength, chosen by three folds.
     """
@@ -83,7 +83,7 @@ def _log_loss(p: np.ndarray, y: np.ndarray) -> float:
 
 
 def splines(p: np.ndarray, y: np.ndarray) -> Predict:
-    """For each class against the rest, logistic regression on a cubic spline of its log-odds; then rows are normalised.
+    """For each class against the rest, logistic regression on a cubic spline of its log-odds; then rows are normalized.
 
     Knots are quantiles, and the penalty on the coefficients is chosen by three folds (Lucena, 2018). A class with fewer than
     three rows, or without others, keeps its probability.
@@ -123,7 +123,7 @@ def brenier(p: np.ndarray, y: np.ndarray) -> Predict:
     The authors look for the outer minimum by sequential quadratic programming, from random points whose number is given, and
     for exact transport; that takes too long here. So transport is found from its dual with a little entropy, and the outer
     minimum by turns: each point becomes the mean label of its cell, then cells are found again, and the best round counts.
-    Points start at centres of clusters; their number is chosen by the log-loss of a held-out third. Results of the authors'
+    Points start at centers of clusters; their number is chosen by the log-loss of a held-out third. Results of the authors'
     program may differ.
     """
     one_hot = np.eye(p.shape[1])[y]

@@ -61,7 +61,7 @@ METHODS = (
     MAPIE_APS,
     CREPES,
 )
-#: Of randomised sets: not that of splits and noise.
+#: Of randomized sets: not that of splits and noise.
 _SEED = 1_000_003
 #: A rate is found if it is believed, and as near as this to the share there was.
 FOUND = 0.05
@@ -103,7 +103,7 @@ def _normalise(p: np.ndarray) -> np.ndarray:
 
 
 def all_sets(calibration: SetCalibration, p: np.ndarray, seed: int) -> dict[str, list[np.ndarray] | None]:
-    """Sets of all methods, for all coverages; randomised ones draw other numbers for each seed."""
+    """Sets of all methods, for all coverages; randomized ones draw other numbers for each seed."""
     plain = dataclasses.replace(calibration, noise=None, least_noise=None)
     found: dict[str, list[np.ndarray] | None] = {}
     for name in METHODS:
@@ -238,11 +238,11 @@ def report(records: list[Record], folder: Path) -> list[Path]:
     splits = {model: len({r["seed"] for r in records if r["model"] == model}) for model in results.values_of("model")}
     sections = [
         "# Prediction sets",
-        f"Sets right after a fit, on {len(tables)} tables of KEEL with at least 1,000 rows; splits: "
-        f"{', '.join(f'{n} of {model}' for model, n in splits.items())}. Coverage is the share of test rows, with right "
-        "labels, whose set holds the label; size the mean number of classes in a set. Sets that are randomized are to cover "
-        "exactly as often as asked for; without, the most probable class is always in, and coverage is at least the "
-        "accuracy. All sets of a run are made from the same predictions.",
+        f"Sets from `fit` alone, on {len(tables)} tables of KEEL with at least 1,000 rows; splits: "
+        f"{', '.join(f'{n} of {model}' for model, n in splits.items())}. Coverage is the share of test rows, with correct "
+        "labels, whose set contains the label; size is the mean number of classes in a set. Randomized sets should have "
+        "exactly the nominal coverage. Without randomization, the most probable class is always included, so coverage is at "
+        "least the accuracy. All sets of a run are made from the same predictions.",
     ]
     for model in (name for name in MODELS if name in results.values_of("model")):
         for noise in sorted(results.values_of("noise")):

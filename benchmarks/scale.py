@@ -97,10 +97,10 @@ def measure_steps() -> list[dict[str, Any]]:
     found = []
     for d, n_classes, rows in STEPS:
         model = LinearModel(torch.zeros(1, d, n_classes - 1), torch.zeros(1, n_classes - 1), [make_link_of(n_classes)])
-        optimiser, rate = Adam(model.flat), torch.tensor([[1e-3]])
+        optimizer, rate = Adam(model.flat), torch.tensor([[1e-3]])
         batch = batch_of(d, n_classes, rows)
         gradient = seconds_of(lambda model=model, batch=batch: compute_gradient(model, Layout.alone(), batch))
-        update = seconds_of(lambda o=optimiser, m=model, r=rate: o.step(torch.ones_like(m.flat), r), least=0.3)
+        update = seconds_of(lambda o=optimizer, m=model, r=rate: o.step(torch.ones_like(m.flat), r), least=0.3)
         found.append(
             {
                 "features": d, "classes": n_classes, "rows": rows, "parameters": model.flat.numel(),

@@ -106,12 +106,12 @@ def our_steps(
     model = LinearModel(torch.zeros(runs, d, n_classes - 1, **on), torch.zeros(runs, n_classes - 1, **on), links)
     strength = torch.full((runs,), 0.01, **on)
     penalty = Penalty(model, strength, strength, intercept=True, symmetric=False)
-    optimiser, totals = Adam(model.flat), torch.zeros(2, runs, **on)
+    optimizer, totals = Adam(model.flat), torch.zeros(2, runs, **on)
     rate = torch.full((runs, 1), 0.01, **on)
-    plain = Step(model, features, penalty, optimiser, rate, totals, BATCH)
+    plain = Step(model, features, penalty, optimizer, rate, totals, BATCH)
     if by_compiler:
         plain.kernels, model.nll_step = None, compile_nll_step(model.link)
-    step = make_step(plain, [model.flat, optimiser.first, optimiser.second, optimiser.count, totals])
+    step = make_step(plain, [model.flat, optimizer.first, optimizer.second, optimizer.count, totals])
     if isinstance(step, Step):
         raise RuntimeError("this machine has neither compiled nor captured steps; install numba, or Triton for a GPU")
     shape = (n_steps, runs, BATCH)
@@ -140,7 +140,7 @@ def compile_nll_step(link: Link) -> NLLStep:
 def training_speed(device: str = "cpu", rounds: int = 11, seconds: float = 0.1) -> dict[str, Any]:
     """Time of a training step, beside logistic regression and a plain implementation.
 
-    A step is everything training does for a batch: gather the rows, predict, differentiate, penalise, update by Adam, keep
+    A step is everything training does for a batch: gather the rows, predict, differentiate, penalize, update by Adam, keep
     the sums for the history. Steps are taken as training takes them: several at once where they are compiled. Logistic
     regression is the same engine with the softmax link.
     """
@@ -253,14 +253,14 @@ def training_step(
     model = model.to(device).train()
     x = torch.randn(batch, *shape, device=device, requires_grad=len(shape) == 1 and device == "cuda")
     y = torch.randint(n_classes, (batch,), device=device)
-    optimiser = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True, capturable=mode == "graph")
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True, capturable=mode == "graph")
     forward = torch.compile(model, fullgraph=True) if mode == "compiled" else model
 
     def step() -> None:
-        optimiser.zero_grad(set_to_none=True)
+        optimizer.zero_grad(set_to_none=True)
         x.grad = None
         nll_loss(forward(x), y).backward()
-        optimiser.step()
+        optimizer.step()
 
     if mode != "graph":
         return step
@@ -580,7 +580,7 @@ def logistic_speed(
     """Time of logistic regression to a given gradient, beside scikit-learn's LogisticRegression.
 
     Two tables: made-up rows of 50 features and five classes, dense, and, where ``data`` is its folder, news20, sparse, with
-    62,000 features and 20 classes. Both models minimise the same objective, and both stop where no entry of the gradient of
+    62,000 features and 20 classes. Both models minimize the same objective, and both stop where no entry of the gradient of
     the mean loss is above the same number; the gradient of each solution is computed once more, by the same code, and
     recorded. Variants: features in standard units (in scikit-learn, by a StandardScaler before), weights of the rows. There
     are wall-clock and processor times; where other programs run on the machine, the latter say more.

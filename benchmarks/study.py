@@ -79,7 +79,7 @@ MEASURES = {
 
 
 def logistic(sparse: bool) -> Any:
-    """The baseline; sparse features are not centred, which would make them dense."""
+    """The baseline; sparse features are not centered, which would make them dense."""
     return make_pipeline(StandardScaler(with_mean=not sparse), LogisticRegressionCV(**{**LOGISTIC, "l1_ratios": (0,)}))
 
 

@@ -94,6 +94,7 @@ sphinx_gallery_conf = {
     # LEGENDRETRON_GALLERY=0 leaves the examples out, for a quick look at the text
     "plot_gallery": os.environ.get("LEGENDRETRON_GALLERY", "1") != "0",
     "abort_on_example_error": True,
+    "parallel": True,  # as many examples at once as --jobs says
     "download_all_examples": False,
     "show_memory": False,
     "write_computation_times": False,

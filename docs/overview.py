@@ -23,7 +23,7 @@ DATASETS = (
     "letter", "vowel", "vehicle", "glass", "wine", "svmguide2", "iris", "dna", "usps", "Sensorless", "digits",
     "breast cancer",
 )  # fmt: skip
-#: with colours that stay apart for colour-blind readers; the library's own are filled
+#: with colors that stay apart for color-blind readers; the library's own are filled
 MODELS = {
     "LogisticRegressionCV": ("logistic regression", {"marker": "o", "facecolors": "white", "edgecolors": "#0072b2"}),
     "LegendreTronClassifier()": ("LegendreTronClassifier (linear)", {"marker": "D", "color": "#d55e00"}),

@@ -64,15 +64,15 @@ COLUMNS = {
     "experiments": -0.8,
     "trons": -3.0,
     "plots": 0.1,
-    "report": 1.0,
-    "estimators": -3.0,
-    "networks": -4.2,
-    "tuning": -2.6,
+    "report": 1.4,
+    "estimators": -3.2,
+    "networks": -2.2,
+    "tuning": -1.9,
     "diagnostics": 0.1,
     "losses": -0.3,
-    "nn": 1.4,
-    "training": -2.2,
-    "calibration": -5.2,
+    "nn": 1.9,
+    "training": -1.9,
+    "calibration": -2.0,
     "links": -0.8,
     "potentials": -0.9,
     "projected_categorical": 1.7,
@@ -206,11 +206,11 @@ def draw(path: Path) -> None:
             start, end = (axes.transData.transform(place[room]) for room in (a, b))
             shrink = [_to_edge(boxes[room], end - start) for room in (a, b)]
             style = {"arrowstyle": "-|>", "color": "0.45", "shrinkA": shrink[0], "shrinkB": shrink[1]}
-            axes.annotate("", place[b], place[a], arrowprops=style)
+            axes.annotate("", place[b], place[a], arrowprops=style, zorder=1)  # below the boxes
     axes.axis("off")
     axes.set_title(
         "Rooms (subpackages) of the library: an arrow points to what a room imports from.\n"
-        "Grey: private. Implied arrows are left out."
+        "Gray: private. Implied arrows are left out."
     )
     figure.savefig(path, dpi=110, bbox_inches="tight", metadata={"Software": None})
 

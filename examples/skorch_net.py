@@ -3,7 +3,7 @@
     pip install skorch
     python examples/skorch_net.py
 
-Log-probabilities are logits that are normalised already, so that skorch takes the network for one that gives logits.
+Log-probabilities are logits that are normalized already, so that skorch takes the network for one that gives logits.
 """
 
 from __future__ import annotations

@@ -53,12 +53,12 @@ def trained(load, make_link) -> tuple[Model, torch.Tensor, torch.Tensor]:
     y, y_test = (torch.as_tensor(part) for part in split[2:])
     torch.manual_seed(SEED)
     model = Model(x.shape[1], make_link(len(data.target_names)))
-    optimiser = torch.optim.Adam(model.parameters(), lr=RATE, weight_decay=PENALTY)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, STEPS)
+    optimizer = torch.optim.Adam(model.parameters(), lr=RATE, weight_decay=PENALTY)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, STEPS)
     for _ in range(STEPS):
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         nn.functional.nll_loss(model(x), y).backward()
-        optimiser.step()
+        optimizer.step()
         schedule.step()
     return model.eval(), x_test, y_test
 

@@ -25,12 +25,12 @@ def main() -> None:
     net = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), LegendreHead(64, 10))
     criterion = nn.NLLLoss()
     # the link at a rate of its own, and without weight decay
-    optimiser = torch.optim.AdamW(parameter_groups(net, link={"lr": 1e-2}), lr=3e-3)
+    optimizer = torch.optim.AdamW(parameter_groups(net, link={"lr": 1e-2}), lr=3e-3)
     for _ in range(options.epochs):
         for rows in torch.randperm(len(X)).split(64):
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             criterion(net(X[rows]), y[rows]).backward()
-            optimiser.step()
+            optimizer.step()
     net.eval()
     with torch.no_grad():
         log_proba = net(X_test)

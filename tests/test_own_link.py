@@ -200,7 +200,7 @@ def test_settings_with_the_name_of_a_parameter_and_starts_of_its_own(tmp_path):
     assert fitted("plain_scale", link_params={"hidden": 3}).link_.hidden == 3
 
 
-def test_the_penalty_pulls_to_the_centre_of_a_link_from_each_of_its_starts(monkeypatch):
+def test_the_penalty_pulls_to_the_center_of_a_link_from_each_of_its_starts(monkeypatch):
     monkeypatch.setattr(PlainScale, "penalty_centre", lambda self: {"log_scale": 0.5})
     for init in ("zero", "one"):
         model = fitted(

@@ -10,14 +10,14 @@ from tests.catalogue import CLASSES, LEADING, normal, proba
 
 
 def pair(*shape):
-    """The same distribution from its two parametrisations."""
+    """The same distribution from its two parametrizations."""
     logits = normal(*shape, key="d", scale=2.0)
     return ProjectedCategorical(logits=logits), ProjectedCategorical(probs=ProjectedCategorical(logits=logits).probs)
 
 
 @pytest.mark.parametrize("leading", LEADING)
 @pytest.mark.parametrize("c", CLASSES)
-def test_shapes_and_parametrisations_agree(c, leading):
+def test_shapes_and_parametrizations_agree(c, leading):
     by_logits, by_probs = pair(*leading, c - 1)
     for d in (by_logits, by_probs):
         assert d.batch_shape == leading

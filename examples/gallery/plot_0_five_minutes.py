@@ -2,9 +2,9 @@
 Five minutes: from a table to a report
 ======================================
 
-A real table with numbers, text and gaps: the 1,309 passengers of the Titanic. We read it, fit the linear model and the
-network, compare them with logistic regression and gradient boosting, check the probabilities, predict sets of classes,
-look for wrong labels, save a model and write a report.
+A real table with numbers, text and missing values: the 1,309 passengers of the Titanic. We read it, fit the linear model
+and the network, compare them with logistic regression and gradient boosting, check the probabilities, predict sets of
+classes, look for wrong labels, save a model and write a report.
 """
 
 import tempfile
@@ -31,14 +31,17 @@ from legendretron.plots import ReliabilityDisplay
 # The file is installed with scikit-learn, as part of its tests, so nothing is downloaded. It is data set 40945 of OpenML.
 # To use your own table, replace these lines by ``table = pd.read_csv("your.csv")``.
 
-path = Path(sklearn.__file__).parent / "datasets/tests/data/openml/id_40945/data-v1-dl-16826755.arff.gz"
-names = [
-    "pclass", "survived", "name", "sex", "age", "sibsp", "parch",
-    "ticket", "fare", "cabin", "embarked", "boat", "body", "home.dest",
-]  # fmt: skip
-table = pd.read_csv(path, skiprows=17, names=names, na_values="?", escapechar="\\")
+data = Path(sklearn.__file__).parent / "datasets/tests/data/openml/id_40945"
+names = "pclass survived name sex age sibsp parch ticket fare cabin embarked boat body home.dest"
+table = pd.read_csv(
+    data / "data-v1-dl-16826755.arff.gz",
+    skiprows=17,
+    names=names.split(),
+    na_values="?",
+    escapechar="\\",
+)
 table["home.dest"] = table["home.dest"].str.split().str.join(" ")  # one name has two spaces
-table[["pclass", "survived", "sex", "age", "fare", "cabin", "embarked", "home.dest"]].head()
+table[["pclass", "survived", "sex", "age", "fare", "cabin", "embarked"]].head()
 
 # %%
 # The columns ``boat`` and ``body`` were recorded afterwards and give the answer away. Names and tickets identify
@@ -46,18 +49,21 @@ table[["pclass", "survived", "sex", "age", "fare", "cabin", "embarked", "home.de
 
 X = table.drop(columns=["survived", "boat", "body", "name", "ticket"])
 y = table["survived"].map({0: "died", 1: "survived"})
-X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.3, random_state=0, stratify=y)
+parts = train_test_split(X, y, test_size=0.3, random_state=0, stratify=y)
+X_train, X_test, y_train, y_test = parts
 X_train.isna().sum()
 
 # %%
 # Fit
 # ---
-# :class:`~legendretron.estimators.TableClassifier` encodes text, dates and gaps before a classifier, of this library or
-# of scikit-learn. All four models see the same columns.
+# :class:`~legendretron.estimators.TableClassifier` encodes text, dates and missing values for a classifier of this
+# library or of scikit-learn. All four models are fitted to the same columns.
 
-tune = {"scoring": "neg_log_loss", "max_iter": 1000, "l1_ratios": (0,), "use_legacy_attributes": False}
+tune = {"scoring": "neg_log_loss", "max_iter": 1000}
+tune |= {"l1_ratios": (0,), "use_legacy_attributes": False}  # the defaults of later versions
+logistic = LogisticRegressionCV(**tune)
 models = {
-    "logistic regression": TableClassifier(make_pipeline(StandardScaler(), LogisticRegressionCV(**tune))),
+    "logistic regression": TableClassifier(make_pipeline(StandardScaler(), logistic)),
     "gradient boosting": TableClassifier(HistGradientBoostingClassifier(random_state=0)),
     "linear": TableClassifier(LegendreTronClassifier(random_state=0)),
     "network": TableClassifier(LegendreNetClassifier(random_state=0)),
@@ -70,8 +76,8 @@ for name, model in models.items():
 pd.DataFrame(scores).T.round(3)
 
 # %%
-# Differences of one or two per cent mean little with 393 test rows; the report below says so, too. The linear model
-# first tests whether softmax, which logistic regression always uses, fits the data:
+# Differences of one or two percent mean little with 393 test rows; the report below says so, too. The linear model
+# first tests whether the softmax, which logistic regression always uses, fits the data:
 
 linear, network = models["linear"], models["network"]
 print(linear.link_test_)
@@ -79,7 +85,7 @@ print(linear.link_test_)
 # %%
 # Check the probabilities
 # -----------------------
-# On the diagonal, predictions come true as often as they say. The number in the legend is the calibration error.
+# On the diagonal, predictions come true as often as their probabilities say. The legend shows the calibration error.
 
 ReliabilityDisplay.from_estimator(models, X_test, y_test, strategy="smooth")
 plt.show()
@@ -90,20 +96,23 @@ plt.show()
 # Where one class is not certain enough, predict a set that contains the true class with a given probability.
 
 sets = network.predict_set(X_test, coverage=0.9)
-held = sets[np.arange(len(y_test)), np.searchsorted(network.classes_, y_test)].mean()
-print(f"{held:.1%} of the sets contain the true class, {np.mean(sets.sum(1) == 1):.1%} are a single class")
+place = np.searchsorted(network.classes_, y_test)
+held, single = sets[np.arange(len(y_test)), place].mean(), np.mean(sets.sum(1) == 1)
+print(f"{held:.1%} of the sets contain the true class, {single:.1%} are a single class")
 
 # %%
 # Find wrong labels
 # -----------------
-# ``fit`` estimates the share of wrong labels. Here it is zero: whether a passenger survived was partly chance, and a
-# surprise is not a mistake. ``label_quality`` is the probability that a label is correct, judged by models that were fitted
-# without the row. These five rows would be the first to check:
+# ``fit`` estimates the share of wrong labels. Here it is zero: whether a passenger survived was partly chance, and an
+# unlikely label is not a wrong one. ``label_quality`` is the probability that a label is correct, estimated by models
+# that were fitted without the row. These five rows would be the first to check:
 
-print(f"wrong labels: {linear.noise_rate_:.0%}, suspicious rows: {len(linear.find_label_issues(X_train, y_train))}")
+issues = linear.find_label_issues(X_train, y_train)
+print(f"wrong labels: {linear.noise_rate_:.0%}, suspicious rows: {len(issues)}")
 quality = linear.label_quality(X_train, y_train, cv=5)
 first = X_train.index[np.argsort(quality)[:5]]
-table.loc[first, ["name", "pclass", "sex", "age"]].assign(label=y[first], quality=np.sort(quality)[:5].round(3))
+rows = table.loc[first, ["name", "pclass", "sex", "age"]]
+rows.assign(label=y[first], quality=np.sort(quality)[:5].round(3))
 
 # %%
 # :doc:`Another example </auto_examples/plot_3_suspicious_labels>` finds labels that are wrong.

@@ -29,15 +29,15 @@ X, true = torch.tensor(X, dtype=torch.float32), torch.tensor(true)
 X, observed, X_test, y_test = X[:6000], observed[:6000], X[6000:], true[6000:]
 
 
-def train(net, criterion, optimiser, epochs=15):
+def train(net, criterion, optimizer, epochs=15):
     """Log-loss of the true test labels after each epoch, and the share that is predicted right in the end."""
     losses = []
     for _ in range(epochs):
         net.train()
         for rows in torch.randperm(len(X)).split(128):
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             criterion(net(X[rows]), observed[rows]).backward()
-            optimiser.step()
+            optimizer.step()
         net.eval()
         with torch.no_grad():
             outputs = net(X_test)

@@ -29,7 +29,7 @@ for name, model in models.items():
     print(f"{name:10} {model.score(X_test, y_test):.1%} of the test flowers right, log-loss {loss:.3f}")
 
 # %%
-# Probabilities over the plane of the two scores, as mixed colours. Where the plane is hatched, the link is not the
+# Probabilities over the plane of the two scores, as mixed colors. Where the plane is hatched, the link is not the
 # gradient of a convex function: some step in the scores raises one of them and lowers its probability.
 
 figure, axes = plt.subplots(1, 2, figsize=(10, 4.4), layout="constrained")

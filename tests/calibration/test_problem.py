@@ -37,7 +37,7 @@ def test_gradient_against_differences(rank, replaced):
 
 @pytest.mark.parametrize("rank", [3, 1, 0])
 def test_minimum_is_that_of_the_formula(rank):
-    """Against an optimiser that knows only the formula in the docstring of the module."""
+    """Against an optimizer that knows only the formula in the docstring of the module."""
     g, n, c = 0.7, 60, 3
     runs, s, labels, _ = problem(rank, (g, g), (1.0, 1.0), n=n, c=c)
     found = runs.parameters(runs.fit(tol=1e-8, max_iter=500))

@@ -40,7 +40,7 @@ def test_version_and_help(run):
     (["fit", "a.csv"], "Missing option '--out'"),
     (["fit", "a.csv", "-o", "m", "--link", "cubic"], "--link"),
     (["fit", "a.csv", "-o", "m", "--link", "noisy"], "--link': it must be that of the true labels"),
-    (["fit", "a.csv", "-o", "m", "--colour", "red"], "--colour"),
+    (["fit", "a.csv", "-o", "m", "--color", "red"], "--color"),
     (["fit", "a.csv", "-o", "m", "--model", "logistic", "--link-param", "hidden=3"], "'--link-param': it is for"),
     (["fit", "a.csv", "-o", "m", "--link-param", "width"], "'--link-param': it must be NAME=VALUE, got 'width'"),
     (["fit", "a.csv", "-o", "m", "--link-param", "width=3"], "'--link-param': --link-param holds 'width'"),
@@ -75,7 +75,7 @@ def test_no_such_file(run, words, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(("content", "message"), [
     ("a,kind\n1,u\n2,u\n", "target column 'kind' of .* all 'u'; at least two classes"),
-    ("a,b,kind\n1,inf,u\n2,3,v\n", "infinite values in columns of .* 'b', the first in line 2; replace them"),
+    ("a,b,kind\n1,inf,u\n2,3,v\n", "infinite values, .* in columns of .* 'b', the first in line 2; replace them"),
     ("a,Kind\n1,u\n2,v\n", "did you mean 'Kind'?"),
     ("", "is empty"),
 ])  # fmt: skip
@@ -239,7 +239,7 @@ def test_shares_that_cannot_be_held_out(run, tmp_path, share, rows, message):
 def test_numbers_that_are_too_large(run, tmp_path):
     """One line, without numpy's own warnings, and in words that need no Python."""
     for size, words, message in (
-        ("e300", [], "the data has features too large to take a variance of"),
+        ("e300", [], "column 'a' of the data has values too large to take a variance of"),
         ("e50", ["--dtype", "float32"], "too large for dtype('float32')."),
     ):
         rows = "".join(f"{i}{size},{'xy'[i % 2]}\n" for i in range(9))

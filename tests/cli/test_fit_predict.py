@@ -1,6 +1,7 @@
 """From a table to a model to predictions: exactly what the estimators do in Python."""
 
 import io
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -219,9 +220,50 @@ def test_columns_of_shares(run, tmp_path):
     assert told["rows"] == 150
     assert told["log_loss"] == pytest.approx(-(shares.to_numpy() * same.predict_log_proba(X)).sum(1).mean(), abs=1e-3)
     words[3] = f"{labels[0]},{labels[1]}"
-    assert "the shares of a row must sum to 1" in run(*words, "-o", tmp_path / "m", code=2).err
+    error = run(*words, "-o", tmp_path / "m", code=1).error
+    assert (
+        "t.csv', must have a column for each class, whose shares sum to 1 in each row, but those of line 2 sum" in error
+    )
     words[3] = f"{labels[0]},nothing"
     assert "there is no column 'nothing'" in run(*words, "-o", tmp_path / "m", code=2).err
+
+
+@pytest.mark.parametrize(("row", "message"), [
+    ("5,-0.2,1.2", "must contain shares of the classes, from 0 to 1, got [-0.2, 1.2] in line 22."),
+    ("5,few,1", "must contain shares of the classes, from 0 to 1, got 'few' in line 22."),
+    ("5,2,3", "if these are votes, divide each row by their number; if a row may have"),
+    ("5,,1", "1 of 21 rows of 't.csv' lack a share of a class in columns 'u', 'v', the first in line 22"),
+])  # fmt: skip
+def test_bad_shares_are_named_by_line(run, tmp_path, monkeypatch, row, message):
+    monkeypatch.chdir(tmp_path)
+    rows = "".join(f"{i},{int(i < 10)},{int(i >= 10)}\n" for i in range(20))
+    Path("t.csv").write_text(f"a,u,v\n{rows}{row}\n")
+    words = ["fit", "t.csv", "--target", "u,v", "--model", "logistic", "--alpha", 0.01, "-o", "m"]
+    error = run(*words, code=1).error
+    assert message in error
+    if row == "5,,1":
+        summary = run(*words, "--missing-labels", "drop", "--json").json
+        assert (summary["rows"], summary["rows_without_label"]) == (20, 1)
+
+
+def test_the_summary_of_shares_says_how_much_they_agree(run, tmp_path):
+    """And not that no wrong labels were found, which says nothing about votes."""
+    frame = make_iris()
+    X = frame.drop(columns="kind")
+    teacher = MultinomialLogisticClassifier(alpha=0.01).fit(X, frame["kind"])
+    shares = pd.DataFrame(teacher.predict_proba(X), columns=teacher.classes_)
+    X.join(shares).to_csv(tmp_path / "t.csv", index=False)
+    words = ["fit", tmp_path / "t.csv", "--target", ",".join(shares), "--model", "logistic", "-o", tmp_path / "m"]
+    words += ["--label-noise", "auto"]
+    printed = run(*words).out
+    assert (
+        f"shares: the leading class of a row has {shares.max(axis=1).mean():.0%}".replace("%", " % on average")
+        in printed
+    )
+    assert "wrong labels" not in printed
+    summary = run(*words, "--json").json
+    assert summary["leading_share"] == pytest.approx(shares.max(axis=1).mean())
+    assert summary["label_noise"] is None
 
 
 def test_sets_that_cannot_be_predicted(run, tables):

@@ -55,7 +55,7 @@ def test_summary_says_what_became_of_each_column(run, folder, tmp_path):
     for column, becomes in {
         "name": "left out: nearly all values are different",
         "sex": "2 columns: female, male",
-        "age": "itself; the mean, 29.88, where missing, and a mark",
+        "age": "itself; missing: mean (29.88) and an indicator column",
         "cabin": "32 columns: the 31 most frequent values, 156 others pooled",
         "embarked": "4 columns: C, Q, S, (missing)",
         "3 more": "itself",
@@ -70,7 +70,7 @@ def test_summary_says_what_became_of_each_column(run, folder, tmp_path):
     columns = {column["name"]: column for column in run(*words, "--json", "--drop", "name").json["columns"]}
     assert columns["age"] == {
         "name": "age", "kind": "number", "missing": 263, "features": 2, "pooled": 0,
-        "becomes": "itself; the mean, 29.88, where missing, and a mark",
+        "becomes": "itself; missing: mean (29.88) and an indicator column",
     }  # fmt: skip
     assert "name" not in columns
 
@@ -192,7 +192,7 @@ def test_missing_values(run, tmp_path):
     ("a,b,y\n,1,u\n,2,v\n", None),
     ("a,y\n,u\n,v\n", "there is no column to learn from: 'a' (no values)"),
     ("a,b,y\n1,inf,u\n2,x,v\n", None),
-    ("a,b,y\n1,inf,u\n,1,v\n", "column 'b' holds infinity (row 0)"),
+    ("a,b,y\n1,inf,u\n,1,v\n", "t.csv': 'b', the first in line 2"),
     ("a,b,y\n3,x,u\n3,x,v\n", None),
     ("a,b,y\n1e300,x,u\n1e308,z,v\n", None),
 ])  # fmt: skip

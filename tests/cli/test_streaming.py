@@ -1,6 +1,7 @@
 """Tables in several files, or too large for memory: read in batches."""
 
 import io
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -131,6 +132,30 @@ def test_shares_of_classes_are_for_fits_in_memory(run, tmp_path):
     assert "'u', 'v' are several columns: shares of classes are only for a fit in memory" in ran.err
 
 
+MIXED = "".join(f"{i % 7},{'rgb'[i % 3]},{'uv'[i % 2]}\n" for i in range(30))
+
+
+def test_infinite_values_beside_text_are_bad_rows(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("t.csv").write_text(f"a,b,y\n{MIXED}inf,r,u\n1e400,g,v\n")
+    words = ["fit", "t.csv", "-t", "y", "-o", "model", "--model", "logistic", "--alpha", 0.01, "--stream"]
+    assert "in columns of 't.csv': 'a', the first in line 32; replace them" in run(*words, code=1).error
+    ran = run(*words, "--skip-bad-rows", 2, "--json")
+    assert (ran.json["rows"], ran.json["rows_left_out"]) == (30, 2)
+    assert "column 'a' holds an infinite value in row 30 (from 0)" in ran.err
+
+
+def test_text_that_is_not_utf8_is_read_as_in_memory(run, tmp_path):
+    (tmp_path / "t.csv").write_bytes(f"a,b,y\n{MIXED}".replace("r", "\xe9").encode("latin1"))
+    words = ["fit", tmp_path / "t.csv", "-t", "y", "-o", tmp_path / "model", "--model", "logistic", "--alpha", 0.01]
+    ran, streamed = run(*words, "--json"), run(*words, "--stream", "--json")
+    warning = "is not UTF-8 text (byte 0xe9) and was read as Windows-1252"
+    assert warning in ran.err
+    assert warning in streamed.err
+    assert ran.json["columns"] == streamed.json["columns"]
+    assert "is not text in utf-8" in run(*words, "--stream", "--encoding", "utf-8", code=1).error
+
+
 @pytest.fixture
 def broken(frame, tmp_path):
     """Twenty files, and how to break one of them."""
@@ -198,12 +223,12 @@ def test_bad_rows_are_counted_together(mixed, frame, run, tmp_path, monkeypatch)
     folder = tmp_path / "shards"
     folder.mkdir()
     if mixed:
-        frame = frame.assign(colour=np.where(frame["a"] > 0, "red", "blue"))
+        frame = frame.assign(color=np.where(frame["a"] > 0, "red", "blue"))
     lines = frame.to_csv(index=False).splitlines()
     for number in range(3):
         (folder / f"{number}.csv").write_text("\n".join(lines) + "\n")
-    colour = ",red" if mixed else ""
-    bad = [f"1,2,word,3,x{colour}", f"{lines[10]},1", f"1,2,3,4,{colour}"]
+    color = ",red" if mixed else ""
+    bad = [f"1,2,word,3,x{color}", f"{lines[10]},1", f"1,2,3,4,{color}"]
     (folder / "1.csv").write_text("\n".join([*lines[:80], bad[0], *lines[80:], bad[1], bad[2]]) + "\n")
     words = ["fit", folder, "-o", tmp_path / "model", "-t", "kind", *QUICK, "--json"]
     ran = run(*words, "--skip-bad-rows", "3")
@@ -221,7 +246,7 @@ def test_bad_rows_are_counted_together(mixed, frame, run, tmp_path, monkeypatch)
 def test_rows_without_labels_at_the_beginning(mixed, frame, run, tmp_path):
     frame = frame.assign(kind=frame["kind"].where(frame.index % 50 > 0))
     if mixed:
-        frame = frame.assign(colour=np.where(frame["a"] > 0, "red", "blue"))
+        frame = frame.assign(color=np.where(frame["a"] > 0, "red", "blue"))
     write(frame, tmp_path / "t.csv")
     words = ["fit", tmp_path / "t.csv", "-o", tmp_path / "model", "-t", "kind", *QUICK, "--stream"]
     for more in ([], ["--missing", "drop-rows"]):
@@ -238,7 +263,7 @@ def test_predictions_say_in_which_line(mixed, frame, run, tmp_path):
     """A word among numbers, and a label that is not known, beyond the first rows that are read, after fields of two lines."""
     frame = frame.assign(note="two\nlines", d=frame["d"].round(3))
     if mixed:
-        frame = frame.assign(colour=np.where(frame["a"] > 0, "red", "blue"))
+        frame = frame.assign(color=np.where(frame["a"] > 0, "red", "blue"))
     write(frame, tmp_path / "train.csv")
     run("fit", tmp_path / "train.csv", "-o", tmp_path / "model", "-t", "kind", "--drop", "note", *QUICK)
     line = 2 * 200 + 2
@@ -260,7 +285,7 @@ def test_predictions_say_in_which_line(mixed, frame, run, tmp_path):
 def test_a_table_with_text_is_encoded_as_it_is_read(suffix, frame, run, tmp_path):
     """Categories and means come from all parts, labels such as 01 stay text if one of any part is."""
     mixed = frame.assign(
-        colour=np.where(frame["a"] > 0, "red", "blue"), kind=frame["kind"].map({"x": "1", "y": "2", "z": "03"})
+        color=np.where(frame["a"] > 0, "red", "blue"), kind=frame["kind"].map({"x": "1", "y": "2", "z": "03"})
     )
     mixed.loc[mixed.index[300:], "colour"] = "green"
     mixed.loc[mixed.index[[5, 350]], "b"] = np.nan

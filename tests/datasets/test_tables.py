@@ -135,7 +135,7 @@ BAD = {
     "missing target": ("a,y\n1,u\n2,\n3,\n", "t.csv", "2 of 3 labels in .* in line 3, line 4; missing_labels="),
     "missing feature": ("a,b,y\n1,,u\n,,v\n3,3,u\n", "t.csv", "missing values .*: 'a' .1., 'b' .2., the first in line 2;"),
     "words": ("a,city,y\n1,Rom,u\n2,Bern,v\n", "t.csv", "'city' .such as 'Rom'., the .* line 2; correct .* .drop='city'"),
-    "infinite": ("a,b,y\n1,inf,u\n2,3,v\n", "t.csv", "infinite values in columns of .*: 'b', the first in line 2"),
+    "infinite": ("a,b,y\n1,inf,u\n2,3,v\n", "t.csv", "infinite values, .* in columns of .*: 'b', the first in line 2"),
     "regression": ("a,y\n1,0.5\n2,1.5\n", "t.csv", "target column 'y' of .* holds 0.5, which is not a whole number"),
     "target only": ("y\nu\nv\n", "t.csv", "no column left for a feature"),
 }  # fmt: skip

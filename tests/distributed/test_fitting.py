@@ -35,7 +35,7 @@ def on_shards(estimator, data, n_shards=2, **options):
 @pytest.mark.parametrize("n_shards", [1, 3])
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_one_batch_of_all_rows_is_the_fit_in_memory(n_shards, n_classes):
-    """Standardisation, weights, penalties, the schedule and the optimiser are the same."""
+    """Standardization, weights, penalties, the schedule and the optimizer are the same."""
     X, y, weight = table(n_classes=n_classes)
     settings = {**FIXED, "batch_size": len(X), "max_epochs": 30, "solver": "adam"}
     ours = on_shards(LegendreTronClassifier(**settings), (X, y, weight), n_shards)

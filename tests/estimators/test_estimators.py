@@ -59,7 +59,7 @@ def test_shapes_and_consistency(estimator, data):
 def test_agrees_with_logistic_regression(load, alpha):
     features, labels = load(return_X_y=True)
     features = StandardScaler().fit_transform(features)
-    inside = load(return_X_y=True)[0] if alpha == 1e-1 else features  # standardising is the same inside
+    inside = load(return_X_y=True)[0] if alpha == 1e-1 else features  # standardizing is the same inside
     ours = MultinomialLogisticClassifier(alpha=alpha, standardize=alpha == 1e-1).fit(inside, labels)
     theirs = LogisticRegression(C=1 / (alpha * len(labels)), max_iter=100_000, tol=1e-8).fit(features, labels)
     assert np.abs(ours.predict_proba(inside) - theirs.predict_proba(features)).max() < 1e-4
@@ -78,7 +78,7 @@ def test_string_labels_and_data_frames(estimator):
 
 
 @every
-def test_sparse_equals_dense_without_centring(estimator):
+def test_sparse_equals_dense_without_centering(estimator):
     features = X * (X > 1.5)
     settings = {"standardize": False}
     dense = clone(estimator).set_params(**settings).fit(features, y)

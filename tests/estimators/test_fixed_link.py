@@ -33,7 +33,7 @@ def frozen_two():
 
 
 def gradient(clf, X, y):
-    """Of the penalised canonical loss by autograd, in the units of training."""
+    """Of the penalized canonical loss by autograd, in the units of training."""
     held = clf._standardized
     weight, bias = held.weight.double().requires_grad_(), held.bias.double().requires_grad_()
     z = torch.as_tensor((X - held.mean) / held.scale) @ weight + bias

@@ -110,7 +110,7 @@ def test_groups_are_held_out_together():
     random = np.random.default_rng(0)
     groups = np.repeat(np.arange(60), 6)
     X = random.normal(size=(60, 4))[groups] + 0.01 * random.normal(size=(360, 4))
-    y = random.integers(2, size=60)[groups]  # nothing to learn, but by recognising a group
+    y = random.integers(2, size=60)[groups]  # nothing to learn, but by recognizing a group
     apart = LegendreNetClassifier(**QUICK).fit(X, y)
     together = LegendreNetClassifier(**QUICK).fit(X, y, groups=groups)
     assert apart.oof_score_ > 0.9

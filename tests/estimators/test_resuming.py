@@ -124,7 +124,7 @@ def test_partial_fit_keeps_the_moments_of_adam():
 
 
 def test_rows_that_come_one_by_one_are_not_forgotten_when_two_come():
-    """A first batch of one row has no variance to set the normalisation by; a later one must not undo what was trained."""
+    """A first batch of one row has no variance to set the normalization by; a later one must not undo what was trained."""
     clf = LegendreTronClassifier.from_paper("libsvm", random_state=0)
     for i in range(60):
         clf.partial_fit(X[i : i + 1], y[i : i + 1], classes=[0, 1, 2])

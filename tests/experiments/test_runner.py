@@ -94,7 +94,7 @@ def test_each_run_is_what_a_fit_of_its_own_gives(data_folder, tmp_path):
         assert record["accuracy"] == pytest.approx(100 * alone.score(X_test, y_test), abs=1e-4)
 
 
-def test_subsets_are_labelled_and_kept_apart(data_folder, tmp_path):
+def test_subsets_are_labeled_and_kept_apart(data_folder, tmp_path):
     experiment = small(datasets=("Sensorless", "aloi"), models=("logistic regression",))
     state = sweep(experiment, tmp_path, Resources(data_folder))
     assert list(state.skipped) == ["aloi"]

@@ -118,7 +118,7 @@ def test_results_that_do_not_belong_together():
 # --- files of results do not depend on the last digits of a machine's arithmetic ---
 
 
-def neighbours(value):
+def neighbors(value):
     """The value as other processors may have it."""
     return [value, math.nextafter(value, math.inf), math.nextafter(value, -math.inf)]
 
@@ -126,7 +126,7 @@ def neighbours(value):
 def test_records_do_not_depend_on_the_last_digit(tmp_path):
     batch = Batch("x", "iris", "m", {}, "complete", (Run("iris", "m", 0.0, None, 0),))
     contents = []
-    for number, near in enumerate(neighbours(1 / 3)):
+    for number, near in enumerate(neighbors(1 / 3)):
         contents.append(write_csv(tmp_path / "table.csv", [{"label": "iris", "p": near}]).read_text())
         outcome = Outcome({"rows": 150, "scale": near}, [{"factor": near, "loss": [near, -0.0], "n_iter": 9}])
         Store(tmp_path / str(number)).add(batch, outcome, 1.0, {}, "")

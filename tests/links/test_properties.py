@@ -226,7 +226,7 @@ def test_identity_start_is_near_softmax_plus(c, network):
     assert total_variation.max() < 0.03
 
 
-def test_first_training_batch_sets_the_normalisation_and_no_other_call_does():
+def test_first_training_batch_sets_the_normalization_and_no_other_call_does():
     link = CompositeLink(4, network="cpflow", init="paper")
     z = torch.randn(64, 3, generator=torch.Generator().manual_seed(0))
     link.inverse(z)

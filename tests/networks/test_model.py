@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from legendretron.links import SymmetricNoise, TransitionNoise
-from legendretron.networks.folds import FoldSettings, LabelledTable, held_out_logits, logits_of, train_folds
+from legendretron.networks.folds import FoldSettings, LabeledTable, held_out_logits, logits_of, train_folds
 from legendretron.networks.inputs import NetworkInputs
 from legendretron.networks.model import NetworkModel
 from legendretron.networks.predictor import NetworkScores
@@ -102,7 +102,7 @@ def table_of(n=300, seed=0):
     y = (np.hypot(X[:, 0], X[:, 1]) > 1.2).astype(int) + (X[:, 2] > 1.0)
     inputs = NetworkInputs.fit(X)
     features = as_features(inputs.transform(X, torch.float64), torch.float64, CPU)
-    table = LabelledTable(features, inputs, torch.as_tensor(y), torch.ones(n, dtype=torch.float64), 3)
+    table = LabeledTable(features, inputs, torch.as_tensor(y), torch.ones(n, dtype=torch.float64), 3)
     folds = [(np.flatnonzero(np.arange(n) % 3 != k), np.flatnonzero(np.arange(n) % 3 == k)) for k in range(3)]
     return X, table, folds
 

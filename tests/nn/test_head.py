@@ -120,17 +120,17 @@ def test_maps_over_rows_and_over_models(settings):
     torch.testing.assert_close(both, torch.stack([head(x) for head in heads]))
 
 
-def make_uninitialised():
+def make_uninitialized():
     torch.manual_seed(0)
     return LegendreHead(6, 5, network="cpflow", init="paper")
 
 
 def test_the_first_batch_counts_once_however_the_parameters_came():
-    trained = make_uninitialised()
+    trained = make_uninitialized()
     trained(features(50))
     routes = {
-        "copied": make_uninitialised(),
-        "averaged": torch.optim.swa_utils.AveragedModel(make_uninitialised(), use_buffers=True),
+        "copied": make_uninitialized(),
+        "averaged": torch.optim.swa_utils.AveragedModel(make_uninitialized(), use_buffers=True),
     }
     with torch.no_grad():
         for a, b in zip(routes["copied"].parameters(), trained.parameters(), strict=True):
@@ -145,7 +145,7 @@ def test_the_first_batch_counts_once_however_the_parameters_came():
 
 
 def test_transforms_and_exports_ask_for_a_first_batch():
-    head = make_uninitialised()
+    head = make_uninitialized()
     with pytest.raises(ValueError, match=r"link.initialize\(z\)"):
         torch.func.vmap(head)(features(4).reshape(4, 1, 6).expand(4, 3, 6))
     parameters = dict(head.named_parameters())
@@ -160,22 +160,22 @@ def test_transforms_and_exports_ask_for_a_first_batch():
 def test_parameter_groups_split_links_and_noise_from_the_rest():
     frozen = nn.Linear(6, 6).requires_grad_(False)
     net = nn.Sequential(nn.Linear(6, 6), LegendreHead(6, 5, label_noise="learn"), LegendreLink(5), frozen)
-    options = {"lr": 0.1, "betas": (0.9, 0.99), "momentum": 0.9}  # of different optimisers
+    options = {"lr": 0.1, "betas": (0.9, 0.99), "momentum": 0.9}  # of different optimizers
     network, link, noise = parameter_groups(net, link=options, network={"weight_decay": 0.2}, noise={"lr": 0.3})
     of_links = {id(p) for module in (net[1].link, net[2].link) for p in module.parameters()}
     assert {id(p) for p in link["params"]} == of_links
     assert len(network["params"]) == 4
     assert noise["params"] == [net[1].noise.raw_rate]
     assert noise["weight_decay"] == 0.0
-    optimiser = torch.optim.AdamW([network, link, noise], lr=0.5)
-    assert [g["lr"] for g in optimiser.param_groups] == [0.5, 0.1, 0.3]
+    optimizer = torch.optim.AdamW([network, link, noise], lr=0.5)
+    assert [g["lr"] for g in optimizer.param_groups] == [0.5, 0.1, 0.3]
     for label_noise in (None, 0.2):  # nothing to learn
         assert len(parameter_groups(LegendreHead(6, 5, label_noise=label_noise), noise={"lr": 0.1})) == 2
 
 
 @pytest.mark.parametrize("group", ["link", "network", "noise"])
 @pytest.mark.parametrize(("options", "message"), [
-    ({"weight_decay": 0.1, "learning_rate": 1}, "holds 'learning_rate', which is an option of no optimiser"),
+    ({"weight_decay": 0.1, "learning_rate": 1}, "holds 'learning_rate', which is an option of no optimizer"),
     (0.1, "must be a dict"),
     ({"params": []}, "must be a dict"),
 ])  # fmt: skip

@@ -187,12 +187,12 @@ def wrong_blobs(n, transition, seed=0):
 def train_net(x, y, label_noise):
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(2, 32), nn.ReLU(), LegendreHead(32, C, link="softmax", label_noise=label_noise))
-    optimiser = torch.optim.AdamW(parameter_groups(net, noise={"lr": 0.03}), lr=3e-3)
+    optimizer = torch.optim.AdamW(parameter_groups(net, noise={"lr": 0.03}), lr=3e-3)
     for _ in range(15):
         for rows in torch.randperm(len(x)).split(100):
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             nll_loss(net(x[rows]), y[rows]).backward()
-            optimiser.step()
+            optimizer.step()
     return net.eval()
 
 

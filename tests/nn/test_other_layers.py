@@ -37,11 +37,11 @@ class LowRank(nn.Module):
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")  # of torch.ao itself
-def test_dynamic_quantisation_keeps_the_link(settings, monkeypatch):
+def test_dynamic_quantization_keeps_the_link(settings, monkeypatch):
     # torch names an engine for other processors by default
     engine = "qnnpack" if platform.machine() in ("aarch64", "arm64") else torch.backends.quantized.engine
     if engine not in torch.backends.quantized.supported_engines or engine == "none":
-        pytest.skip("torch cannot quantise on this processor")
+        pytest.skip("torch cannot quantize on this processor")
     monkeypatch.setattr(torch.backends.quantized, "engine", engine)
     net = nn.Sequential(nn.Linear(6, 6), nn.ReLU(), make_head(settings)).eval()
     small = torch.ao.quantization.quantize_dynamic(net, {nn.Linear})
@@ -63,12 +63,12 @@ def test_adapters_train_with_the_link(settings):
     head.linear = LowRank(head.linear)
     torch.testing.assert_close(head(x), before)
     frozen = head.linear.base.weight.clone()
-    optimiser = torch.optim.Adam(parameter_groups(head, link={"lr": 0.01}), lr=0.05)
+    optimizer = torch.optim.Adam(parameter_groups(head, link={"lr": 0.01}), lr=0.05)
     first = head.loss(x, y)
     for _ in range(20):
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         head.loss(x, y).backward()
-        optimiser.step()
+        optimizer.step()
     assert head.loss(x, y) < first
     assert torch.equal(head.linear.base.weight, frozen)
     again = LegendreHead(6, 5, **settings)

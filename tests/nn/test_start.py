@@ -66,7 +66,7 @@ def reset(module, seed):
 
 @torch.no_grad()
 def spoil(module):
-    """What uninitialised memory may hold."""
+    """What uninitialized memory may hold."""
     for tensor in module.state_dict().values():
         tensor.fill_(True if tensor.dtype == torch.bool else torch.nan)
     return module
@@ -87,7 +87,7 @@ def test_a_reset_after_memory_is_allocated(build):
     assert all(tensor.is_meta for tensor in module.state_dict().values())
     module.reset_parameters()  # there is nothing to write to yet
     empty = spoil(module.to_empty(device="cpu"))
-    # an optimiser may already hold them
+    # an optimizer may already hold them
     parameters = list(empty.parameters())
     assert_same_state(reset(empty, 5), expected)
     assert all(a is b for a, b in zip(empty.parameters(), parameters, strict=True))

@@ -38,7 +38,7 @@ def pretrained(bert, tmp_path_factory):
 
 @pytest.fixture
 def spoiled(monkeypatch):
-    """Memory that is allocated, but not initialised, as bad as it may be."""
+    """Memory that is allocated, but not initialized, as bad as it may be."""
 
     def empty_like(tensor, **options):
         like = torch.zeros_like(tensor, **options)
@@ -55,13 +55,13 @@ def head(request):
 def train(model):
     tokens = torch.randint(5, (60, 4), generator=torch.Generator().manual_seed(0))
     labels = tokens[:, 0] % C
-    optimiser = torch.optim.Adam(model.parameters(), lr=0.02)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
     losses = []
     for _ in range(15):
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss = nn.functional.nll_loss(model.train()(tokens), labels)
         loss.backward()
-        optimiser.step()
+        optimizer.step()
         losses.append(loss.item())
     return losses
 

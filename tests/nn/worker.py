@@ -64,16 +64,16 @@ def batches() -> list[tuple[torch.Tensor, torch.Tensor]]:
 def train(model: nn.Module, part: slice, loss_of=None) -> dict[str, torch.Tensor]:
     """Three steps; gradients of the first, parameters after the last."""
     plain = getattr(model, "module", model)
-    optimiser = torch.optim.Adam(model.parameters(), lr=0.05)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
     seen: dict[str, torch.Tensor] = {}
     for step, (x, y) in enumerate(batches()):
         x, y = x[part], y[part]
         loss = nn.functional.nll_loss(model(x), y) if loss_of is None else loss_of(model, x, y)
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss.backward()
         if step == 0:
             seen |= {f"gradient of {name}": whole(p.grad).clone() for name, p in plain.named_parameters()}
-        optimiser.step()
+        optimizer.step()
     seen |= {f"final {name}": whole(p.detach()).clone() for name, p in plain.named_parameters()}
     seen |= {f"final {name}": whole(b).clone().float() for name, b in plain.named_buffers()}
     return seen

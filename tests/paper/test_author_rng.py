@@ -30,21 +30,21 @@ def double_precision():
 
 
 def trained_by_torch(seed, epochs, with_link):
-    """The probabilities of a plain training of the published kind: 2 blocks, 64 rows a batch, everything penalised."""
+    """The probabilities of a plain training of the published kind: 2 blocks, 64 rows a batch, everything penalized."""
     torch.manual_seed(seed)
     model = naive.NaiveLegendreTron(6, 4)
     if not with_link:  # set up all the same, as in the authors' runs
         model.blocks = torch.nn.ModuleList()
     batches = DataLoader(TensorDataset(torch.tensor(X), torch.tensor(Y)), batch_size=64, shuffle=True)
-    optimiser = torch.optim.Adam(model.parameters(), lr=0.01)
-    schedule = torch.optim.lr_scheduler.StepLR(optimiser, 4 * len(batches), 0.95)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    schedule = torch.optim.lr_scheduler.StepLR(optimizer, 4 * len(batches), 0.95)
     for _ in range(epochs):
         for x, y in batches:
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             loss = nll_loss(model(x), y)
             penalty = sum(p.square().sum() for p in model.parameters() if p.requires_grad)
             (loss + 0.005 * penalty).backward()
-            optimiser.step()
+            optimizer.step()
             schedule.step()
     return model(torch.tensor(X)).exp().detach().numpy()
 

@@ -22,7 +22,7 @@ def test_times_are_extrapolated_and_added_up(tmp_path, monkeypatch, whole_below)
         assert record["steps_an_epoch"] == {"iris": 2, "wine": 3}[record["dataset"]]
     text = experiment.report(records, tmp_path)[0].read_text()
     assert "240 trainings" in text
-    assert "# Time of a part of the table" in text
+    assert "# Time to train a part of the table" in text
     assert "CPU month" not in text
     assert f"{4 if whole_below else 0} of 4 rows timed from the first epoch to the last" in text
 

@@ -60,8 +60,8 @@ def test_all_models_are_drawn(two):
     assert np.allclose(logistic[1].get_ydata(), -np.log(display.probability), atol=1e-5)
     texts = [text.get_text() for text in ax.get_legend().get_texts()]
     assert texts[1:5] == names
-    colours = {display.lines_[name][0].get_color() for name in names}
-    assert len(colours) == 4
+    colors = {display.lines_[name][0].get_color() for name in names}
+    assert len(colors) == 4
 
 
 def test_named_losses():

@@ -13,7 +13,7 @@ from legendretron import CanonicalLoss, CompositeLink
 from legendretron.links.canonicality import jacobian_defects
 from legendretron.losses import LogLoss, SquareLoss
 from legendretron.plots import LabelQualityDisplay, ProbabilityMapDisplay, TriangleDisplay, TuningDisplay
-from legendretron.plots.axes import COLOURS
+from legendretron.plots.axes import COLORS
 from legendretron.plots.triangle import CORNERS, to_plane
 
 
@@ -86,7 +86,7 @@ def test_data_are_where_their_predictors_are(three):
     # the first and the last pixel
     found = np.asarray(display.ax_.images[0].get_array())[[0, -1], [0, -1]]
     p = composite.link_.inverse(torch.tensor([[left, bottom], [right, top]], dtype=torch.float64)).detach().numpy()
-    pale = [1 - 0.55 * (1 - np.array(to_rgb(colour))) for colour in COLOURS[:3]]
+    pale = [1 - 0.55 * (1 - np.array(to_rgb(color))) for color in COLORS[:3]]
     assert np.allclose(found, p @ pale)
 
 
@@ -117,11 +117,11 @@ def test_the_plane_in_the_triangle(three):
         assert ((height >= -1e-12) & (height <= np.sqrt(3) * np.minimum(x, 1 - x) + 1e-9)).all()
     # lines of both links meet in the middle, where the softmax has predictors of zero
     middle = to_plane(np.full(3, 1 / 3))
-    for colour in ("0.75", "0.2"):
+    for color in ("0.75", "0.2"):
         near = [
             np.abs(np.column_stack(line.get_data()) - middle).sum(1).min()
             for line in lines
-            if line.get_color() == colour
+            if line.get_color() == color
         ]
         assert sum(distance < 0.02 for distance in near) == 2
 

@@ -264,14 +264,14 @@ def test_calibrators(fitted):
 def test_tables_with_text_and_gaps():
     X, y = make_data(160)
     frame = pd.DataFrame(X, columns=list("abcde"))
-    frame["<colour>"] = np.where(y == NAMES[0], "red", "blue")
+    frame["<color>"] = np.where(y == NAMES[0], "red", "blue")
     frame.loc[::7, "a"] = np.nan
     estimator = LegendreTronClassifier(alpha=0.01, link_alpha=0.01, max_epochs=5, random_state=0, label_noise=0.1)
     model = TableClassifier(estimator).fit(frame[:100], y[:100])
     page = page_of(model, frame[100:], y[100:], against=model)
     assert page.sections["card"].count("The classifier inside") == 2
     assert "kindLegendreTronClassifier" in page.sections["card"]
-    assert "<colour>=" in page.sections["coefficients"]
+    assert "<color>=" in page.sections["coefficients"]
     assert "An estimated 10.0 % of the training labels are wrong" in page.sections["labels"]
     assert "(composite) has no loss of its own" in page.sections["learned"]
     assert "Logistic regression, with a penalty" in page.sections["scores"]

@@ -26,7 +26,7 @@ def made_link(c, settings, generator):
     if "n_nests" in settings:
         return CanonicalLink(c, **settings, init="random", generator=generator)
     link = CompositeLink(c, **settings, init="paper", generator=generator)
-    link.initialize(2.0 * torch.randn(20, c - 1, generator=generator))  # of networks that are normalised
+    link.initialize(2.0 * torch.randn(20, c - 1, generator=generator))  # of networks that are normalized
     return link
 
 
@@ -76,17 +76,17 @@ class Pair:
         batch = [part[0] for part in self.batches(1)]
         for step in (self.plain, self.compiled):
             step(*batch)
-        one, other = (step.optimiser.first for step in self.steps)
+        one, other = (step.optimizer.first for step in self.steps)
         torch.testing.assert_close(other, one, rtol=rtol, atol=rtol * float(one.abs().max()))
         torch.testing.assert_close(self.steps[1].totals, self.plain.totals, rtol=rtol, atol=0.0)
 
     def compare(self, rtol=None):
         one, other = self.steps
         rtol = RTOL[self.dtype] if rtol is None else rtol
-        assert float(one.optimiser.count) == float(other.optimiser.count) == other.optimiser._number
+        assert float(one.optimizer.count) == float(other.optimizer.count) == other.optimizer._number
         pairs = zip(
-            (one.totals, one.optimiser.first, one.optimiser.second, one.model.flat),
-            (other.totals, other.optimiser.first, other.optimiser.second, other.model.flat),
+            (one.totals, one.optimizer.first, one.optimizer.second, one.model.flat),
+            (other.totals, other.optimizer.first, other.optimizer.second, other.model.flat),
             strict=True,
         )
         for a, b in pairs:
@@ -120,7 +120,7 @@ def test_one_step_is_that_of_plain_operations(link, c, runs):
     pair.compare()
     # all parameters have a gradient, but the bias of a last unit without a softplus: it only adds a constant
     unused = link["n_blocks"] if link is not None and "network" in link else 0
-    assert ((pair.plain.optimiser.first == 0).sum(1) == unused).all()
+    assert ((pair.plain.optimizer.first == 0).sum(1) == unused).all()
 
 
 @pytest.mark.parametrize("link", [link for link in LINKS if link is not None and "n_blocks" in link])
@@ -177,7 +177,7 @@ def test_nests_with_offsets_far_apart(dtype):
         step.model.link.nests.offsets.data[0, 1, 0] = 600.0
         step.model.link.nests.offsets.data[0, 2] = torch.tensor([-50.0, -3000.0, 20.0])
     pair.take_one()
-    assert torch.isfinite(pair.steps[1].optimiser.first).all()
+    assert torch.isfinite(pair.steps[1].optimizer.first).all()
 
 
 @pytest.mark.parametrize(("dtype", "scale"), [(torch.float64, 1000.0), (torch.float32, 100.0)])
@@ -222,7 +222,7 @@ def test_a_rate_of_zero_changes_no_parameter():
     pair.compiled.many(rows, labels, weights, rates)
     assert torch.equal(pair.steps[1].model.flat[1], before[1])
     assert (pair.steps[1].model.flat[[0, 2]] != before[[0, 2]]).all()
-    assert (pair.steps[1].optimiser.first[1] != 0).all()
+    assert (pair.steps[1].optimizer.first[1] != 0).all()
 
 
 def test_a_tie_is_a_hit_for_the_first_class_or_the_last_of_two():
@@ -379,7 +379,7 @@ def test_noise_with_extreme_features(dtype, noise, least, most):
     assert least < float(pair.plain.totals[0]) < most
 
 
-def test_a_rate_is_not_penalised():
+def test_a_rate_is_not_penalized():
     pair = Pair(link=LINKS[2], c=3, noise=(0.2, True), centred=True)
     plain = pair.plain
     for penalty in (step.penalty for step in pair.steps):

@@ -1,4 +1,4 @@
-"""The engine: what it minimises, that runs do not see each other, and that it can be stopped and resumed."""
+"""The engine: what it minimizes, that runs do not see each other, and that it can be stopped and resumed."""
 
 import threading
 
@@ -59,7 +59,7 @@ def test_gradient_of_the_objective_against_finite_differences(problem, link, sym
         assert gradient[0, i].item() == pytest.approx((values[0] - values[1]) / 2e-5, rel=1e-5, abs=1e-6)
 
 
-def test_a_centred_penalty_vanishes_where_the_link_is_softmax(problem):
+def test_a_centered_penalty_vanishes_where_the_link_is_softmax(problem):
     model = problem.model("composite", [0])
     one = torch.ones(1, dtype=torch.float64)
     penalty = Penalty(model, one, one, intercept=True, symmetric=False, centred=True)

@@ -21,7 +21,7 @@ from legendretron.accelerate.cuda.training import sparse_gradient, sparse_produc
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 DTYPES = [(torch.float64, 1e-12), (torch.float32, 2e-5)]
 
-#: Strengths on weights and link of two runs, whether the bias is penalised, and whether classes are alike.
+#: Strengths on weights and link of two runs, whether the bias is penalized, and whether classes are alike.
 PENALTIES = {
     "a strength a run": ([0.3, 0.0], [0.3, 0.0], True, False),
     "parts": ([0.3, 0.1], [0.0, 0.7], False, False),
@@ -34,7 +34,7 @@ def random(*shape, seed=0, dtype=torch.float64):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(DEVICE, dtype)
 
 
-def optimiser(parameters, fused):
+def optimizer(parameters, fused):
     adam = Adam(parameters)
     adam.fused = fused
     return adam
@@ -55,7 +55,7 @@ def test_adam_with_penalties(penalty, dtype, tolerance, d, k, link):
     models = pair_of_models(d, k, dtype, link)
     adams, penalties = [], []
     for model, fused in zip(models, (False, True), strict=True):
-        adams.append(optimiser(model.flat, fused))
+        adams.append(optimizer(model.flat, fused))
         strengths = [torch.tensor(values, dtype=dtype, device=DEVICE) for values in (alpha, link_alpha)]
         penalties.append(Penalty(model, *strengths, intercept=intercept, symmetric=symmetric, centred=link))
     for i in range(6):
@@ -66,7 +66,7 @@ def test_adam_with_penalties(penalty, dtype, tolerance, d, k, link):
             adam.step(given, rate, of, clear=i % 2 == 0)
             if i % 2 == 0:
                 assert not given.any()
-            elif adam.fused and not link:  # a centre is added to the gradient beforehand
+            elif adam.fused and not link:  # a center is added to the gradient beforehand
                 assert torch.equal(given, gradient)
     torch.testing.assert_close(models[1].flat, models[0].flat, rtol=tolerance, atol=tolerance)
     for mine, other in zip(adams[1].moments(), adams[0].moments(), strict=True):
@@ -79,7 +79,7 @@ def test_adam_with_penalties(penalty, dtype, tolerance, d, k, link):
 ])  # fmt: skip
 def test_extreme_gradients(dtype, sizes, tolerance):
     plain, kernel = random(2, len(sizes), dtype=dtype), random(2, len(sizes), dtype=dtype)
-    adams = optimiser(plain, False), optimiser(kernel, True)
+    adams = optimizer(plain, False), optimizer(kernel, True)
     for i in range(5):
         gradient = random(2, len(sizes), seed=i, dtype=dtype) * torch.tensor(sizes, dtype=dtype, device=DEVICE)
         for adam in adams:
@@ -92,7 +92,7 @@ def test_extreme_gradients(dtype, sizes, tolerance):
 def test_a_run_of_nan_leaves_others_alone_and_no_trace_in_the_gradient():
     parameters, gradient = random(2, 6), random(2, 6, seed=1)
     gradient[0] = torch.nan
-    adam = optimiser(parameters, True)
+    adam = optimizer(parameters, True)
     adam.step(gradient, torch.full((2, 1), 0.1, dtype=torch.float64, device=DEVICE), clear=True)
     assert torch.isnan(parameters[0]).all()
     assert torch.isfinite(parameters[1]).all()

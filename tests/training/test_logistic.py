@@ -84,7 +84,7 @@ def test_scikit_learn_finds_the_same(way, c, alpha):
 
 @pytest.mark.parametrize("symmetric", [True, False])
 @pytest.mark.parametrize("intercept", [True, False])
-def test_what_is_minimised(way, symmetric, intercept):
+def test_what_is_minimized(way, symmetric, intercept):
     x, y = data(c=4)
     weights = np.random.default_rng(1).random(len(y))
 

@@ -108,7 +108,7 @@ def test_feasible_and_no_better_in_random_directions(points, upper):
     size = 1 + np.abs(u).max()
     assert (rise >= -1e-12 * size).all()
     assert (rise <= upper * run + 1e-12 * size).all()
-    # any constant, any slope in between and any other solution's neighbour is feasible and not better
+    # any constant, any slope in between and any other solution's neighbor is feasible and not better
     error = ((u - y) ** 2).sum()
     for slope in (0.0, upper / 2, upper):
         other = slope * x

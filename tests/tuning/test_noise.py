@@ -15,7 +15,7 @@ from legendretron.links import SymmetricNoise, TransitionNoise
 from legendretron.tuning import tune
 from legendretron.tuning.logistic_path import LogisticPath
 from legendretron.tuning.noise_matrix import estimate_matrix, has_pattern
-from legendretron.tuning.problem import LabelledRows, Trees, link_candidates
+from legendretron.tuning.problem import LabeledRows, Trees, link_candidates
 from legendretron.tuning.wrong_labels import SLACK, RateEstimate, bound_share, estimate_rates, is_believable
 
 
@@ -35,7 +35,7 @@ def predicted(n, c, rate, power=1.0, seed=0):
     labels = np.where(rng.random(n) < rate, rng.integers(0, c, n), labels)
     # predictions are the truth to a power
     said = torch.log_softmax(torch.as_tensor(log_p) / power, dim=-1)
-    return LabelledRows(said, torch.as_tensor(labels), torch.ones(n, dtype=torch.float64))
+    return LabeledRows(said, torch.as_tensor(labels), torch.ones(n, dtype=torch.float64))
 
 
 @pytest.mark.parametrize("c", [2, 5])

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from legendretron.estimators.settings import batch_size_for, hidden_for
-from legendretron.tuning.problem import ALPHAS, LINK_ALPHA, Candidate, LabelledRows, link_candidates
+from legendretron.tuning.problem import ALPHAS, LINK_ALPHA, Candidate, LabeledRows, link_candidates
 from legendretron.tuning.rules import link_folds_for, steps_for
 from legendretron.tuning.scores import HeldOut, doubted_rows
 
@@ -84,14 +84,14 @@ def test_losses_that_are_none(bad):
 
 def test_loss_with_doubt():
     log_p = torch.log_softmax(torch.randn(10, 3, generator=torch.Generator().manual_seed(0)), -1)
-    rows = LabelledRows(log_p, torch.tensor([0, 1, 2, 1, 0, 0, 1, 2, 2, 2]), torch.ones(10))
+    rows = LabeledRows(log_p, torch.tensor([0, 1, 2, 1, 0, 0, 1, 2, 2, 2]), torch.ones(10))
     own = np.take_along_axis(log_p.numpy(), rows.labels.numpy()[:, None], -1)[:, 0]
     assert rows.losses(0.0).numpy() == pytest.approx(-own)
     expected = -0.9 * own - 0.1 * log_p.numpy().mean(-1)
     assert rows.losses(0.1).numpy() == pytest.approx(expected)
     # without doubt, more confidence on rows that are all right would be better without end
     sure = torch.log_softmax(torch.tensor([[5.0, 0.0], [50.0, 0.0]]), -1)
-    loss = LabelledRows(sure, torch.tensor([0, 0]), torch.ones(2)).losses(0.01)
+    loss = LabeledRows(sure, torch.tensor([0, 0]), torch.ones(2)).losses(0.01)
     assert loss[1] > loss[0]
 
 

@@ -7,6 +7,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
+from legendretron._internal.parameters import spell
+
 
 def quoted(names: Any, most: int = 8) -> str:
     """Quoted, comma-separated names for a message, at most ``most`` of them.
@@ -79,6 +83,19 @@ def check_known(place: str, names: list[str], wanted: Sequence[str], role: str =
     elif all(map(is_number, names)):
         hint = "; the first line must contain the names of the columns."
     raise ValueError(f"{place} has no {role}column {quoted(lacking)}; it has {quoted(names, most=20)}{hint}")
+
+
+def too_large(wrong: np.ndarray, names: Sequence[str] | None, measure: str) -> ValueError:
+    """Return the error for features whose variance or range overflows: ``wrong`` is true for them.
+
+    Examples
+    --------
+    >>> too_large(np.array([False, True]), ["a", "b"], "variance")
+    ValueError("column 'b' of X has values too large to take a variance of; scale it, or leave it out.")
+    """
+    place = int(wrong.argmax())
+    name = f"feature {place} (from 0)" if names is None else f"column {str(names[place])!r}"
+    return ValueError(f"{name} of {spell('X')} has values too large to take a {measure} of; scale it, or leave it out.")
 
 
 def is_number(text: str | bytes) -> bool:

@@ -41,7 +41,7 @@ def set_start(tensor: Tensor, value: Tensor) -> None:
 
 
 def _just_loaded(tensor: Tensor) -> bool:
-    """Whether Transformers has read the tensor from a file and now initialises what the file did not hold.
+    """Whether Transformers has read the tensor from a file and now initializes what the file did not hold.
 
     ``from_pretrained`` marks what it has read, and replaces the functions of ``torch.nn.init`` by its own, which leave marked
     tensors alone; so do we. At any other time a mark means nothing: users may want a new start.

@@ -135,11 +135,11 @@ def check_proba(
     slack = max(_SUM_SLACK, 10.0 * torch.finfo(values.dtype).eps ** 0.5)
     off = float((values.sum(-1) - 1.0).abs().max())
     if not off <= slack:
-        raise ValueError(f"{name} must sum to 1 along its last axis, but is off by {off:.3g}; normalise it first.")
+        raise ValueError(f"{name} must sum to 1 along its last axis, but is off by {off:.3g}; normalize it first.")
     if interior and low == 0.0:
         raise ValueError(
             f"{name} must lie inside the simplex, but its smallest entry is 0, where the link is infinite; "
-            f"clip it first, for example {name}.clamp(min=1e-12), and normalise."
+            f"clip it first, for example {name}.clamp(min=1e-12), and normalize."
         )
     return tensor
 

@@ -35,7 +35,7 @@ class LinkForm(NamedTuple):
     depth: int = 1
     mixed_units: int = 1  #: units of a layer that see the one before
     final_softplus: bool = True  #: whether networks end in a softplus
-    normalised: bool = False  #: whether units are normalised, as CP-Flow's
+    normalized: bool = False  #: whether units are normalized, as CP-Flow's
     n_nests: int = 0  #: of a nested log-sum-exp, which takes the place of the chain
     learned_rate: bool = False  #: whether the last parameter is the logit of a rate of symmetric noise
     known_rate: float = 0.0  #: rate of symmetric noise that is not learned
@@ -48,8 +48,8 @@ class LinkForm(NamedTuple):
 
     @property
     def scale_floor(self) -> float | None:
-        """What is added to the scales of normalised units."""
-        return SCALE_FLOOR if self.normalised else None
+        """What is added to the scales of normalized units."""
+        return SCALE_FLOOR if self.normalized else None
 
     @property
     def is_noisy(self) -> bool:

@@ -224,8 +224,8 @@ def _sizes(form: LinkForm, all_classes: bool) -> list[int]:
 
 
 def _functions_of(sizes: Sequence[int], z: Tensor) -> LinkFunctions:
-    n_classes, n_blocks, hidden, depth, mixed, soft, normalised, n_nests = sizes[1:]
-    form = LinkForm(n_classes, n_blocks, hidden, depth, mixed, bool(soft), bool(normalised), n_nests)
+    n_classes, n_blocks, hidden, depth, mixed, soft, normalized, n_nests = sizes[1:]
+    form = LinkForm(n_classes, n_blocks, hidden, depth, mixed, bool(soft), bool(normalized), n_nests)
     return _functions(form, bool(sizes[0]), z.is_cuda)
 
 

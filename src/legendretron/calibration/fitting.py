@@ -1,4 +1,4 @@
-r"""How strongly a calibration map is penalised: candidates, held-out losses, and their average.
+r"""How strongly a calibration map is penalized: candidates, held-out losses, and their average.
 
 Candidates are temperature scaling, the same with the shape that all classes share, and all parts together at a few strengths
 :math:`g = r\,(1000 / n)^{3/4} (C / 10)^{1/2}`. All candidates and folds are runs of one training. A few hundred rows can

@@ -43,7 +43,7 @@ def some_rows(n: int, n_classes: int) -> slice:
 
 
 def set_scores(p: np.ndarray, score: str, draws: np.ndarray | None = None) -> np.ndarray:
-    """Scores of all classes, ``(n, C)``, from probabilities, and for randomised sets from uniform draws ``(n,)``.
+    """Scores of all classes, ``(n, C)``, from probabilities, and for randomized sets from uniform draws ``(n,)``.
 
     Examples
     --------

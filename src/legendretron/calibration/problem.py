@@ -4,7 +4,7 @@ With :math:`s` the log-probabilities of all rows after temperature and floor, an
 
 .. math:: z = (1 + a) s + \beta p + b + d \odot s + e \odot p + M V^\top s + N W^\top p
 
-and minimises the weighted log-loss of :math:`\mathrm{softmax}(z)` plus the ridge penalty
+and minimizes the weighted log-loss of :math:`\mathrm{softmax}(z)` plus the ridge penalty
 
 .. math::
 

@@ -27,7 +27,7 @@ from legendretron.cli.models import (
     is_model,
     load_estimator,
     log_probabilities,
-    read_labelled_table,
+    read_labeled_table,
     without_names,
 )
 from legendretron.cli.options import find_given, wrong
@@ -218,7 +218,7 @@ def _of_model(
 ) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, Any]:
     """Features, probabilities, labels and classes of a table, and the model, frozen."""
     estimator = load_estimator(options.model)
-    table, places = read_labelled_table(terminal, estimator, data, options)
+    table, places = read_labeled_table(terminal, estimator, data, options)
     p = np.exp(log_probabilities(estimator, table)).astype(np.float64)
     classes = estimator.classes_
     return features_for(estimator, table), p, classes[places], classes, FrozenEstimator(estimator)

@@ -11,7 +11,7 @@ from typing import Any
 from legendretron.cli.options import (
     AUTO_NUMBER,
     REQUIRED,
-    LabelledTableOptions,
+    LabeledTableOptions,
     TableOptions,
     any_model_argument,
     argument,
@@ -66,13 +66,13 @@ class EstimatorOptions:
         "Wrong labels: the model learns from the observed labels and predicts the true ones. auto: allow for wrong labels "
         "if held-out rows show that there are some. none: all labels are correct. symmetric: estimate one rate. "
         "class-conditional: estimate a rate for each pair of classes; needs many rows. NUMBER: the known share of wrong "
-        "labels. FILE: a known matrix (.csv, .tsv): a line for each true class with the probabilities of its labels, and the "
-        "names of the classes in the first line and the first column.",
+        "labels. FILE: a known matrix (.csv, .tsv): a row for each true class with the probabilities of its labels, and the "
+        "names of the classes in the first row and the first column.",
         default="auto; none for logistic",
         metavar="KIND|NUMBER|FILE",
         parser=number_or_text,
     )
-    standardize: bool | None = _model("Standardise the features.", "--standardize/--no-standardize", default="True")
+    standardize: bool | None = _model("Standardize the features.", "--standardize/--no-standardize", default="True")
     class_weight: ClassWeight | None = _training("balanced: rare classes count as much as frequent ones.")
     solver: Solver | None = _training(
         "adam: minibatches; lbfgs: all rows at once, for small data. auto: adam for a learned link, an exact solver for "
@@ -80,7 +80,7 @@ class EstimatorOptions:
         default="auto",
     )
     max_epochs: Any = _training(
-        "Maximum number of passes over the data. auto: by the number of rows, more passes for fewer rows.",
+        "Maximum number of passes over the data. auto: depends on the number of rows, more passes for fewer rows.",
         "--epochs",
         default="auto",
         metavar="auto|N",
@@ -103,7 +103,7 @@ class EstimatorOptions:
 
 
 @dataclass(kw_only=True)
-class FitOptions(EstimatorOptions, LabelledTableOptions):
+class FitOptions(EstimatorOptions, LabeledTableOptions):
     """Fit a model to a table and write it to a file.
 
     By default, penalties are chosen on held-out rows, and logistic regression is kept unless a learned link is clearly
@@ -147,8 +147,8 @@ class FitOptions(EstimatorOptions, LabelledTableOptions):
     )
     stream: bool | None = stream_option()
     skip_bad_rows: int = data_option(
-        "Leave out up to so many bad rows of a table that is read in batches: rows with missing or infinite values, text "
-        "in place of a number, or a wrong number of fields.",
+        "Maximum number of bad rows to leave out of a table that is read in batches (see --stream): rows with missing or "
+        "infinite values, text in place of a number, or too many fields.",
         value=0,
         min=0,
     )
@@ -203,7 +203,7 @@ class PredictOptions(TableOptions):
 
 
 @dataclass(kw_only=True)
-class EvaluateOptions(LabelledTableOptions):
+class EvaluateOptions(LabeledTableOptions):
     """Score a model on rows whose classes are known; these should not be rows that it was fitted to.
 
     The model is compared with a baseline that ignores the features and predicts the class frequencies of this table for
@@ -221,7 +221,7 @@ class EvaluateOptions(LabelledTableOptions):
 
 
 @dataclass(kw_only=True)
-class CalibrateOptions(LabelledTableOptions):
+class CalibrateOptions(LabeledTableOptions):
     """Calibrate the probabilities of a fitted model, on a few hundred or more rows that it was not fitted to.
 
     With MODEL and DATA, the output file contains the model and its calibration. With PREDICTIONS, it contains the calibration
@@ -280,7 +280,7 @@ class CalibrateOptions(LabelledTableOptions):
 
 
 @dataclass(kw_only=True)
-class SuspiciousOptions(LabelledTableOptions):
+class SuspiciousOptions(LabeledTableOptions):
     """List the rows of a table whose labels are probably wrong, the most suspicious first.
 
     Columns of the result: line, the line of a text file; row_from_0, the number of the row, counted from 0; label, the
@@ -311,10 +311,10 @@ class SuspiciousOptions(LabelledTableOptions):
 
 @dataclass(kw_only=True)
 class DemoOptions:
-    """Compare LegendreTron with logistic regression, and networks with boosting: where they help, and where they do not.
+    """Compare LegendreTron with logistic regression, and networks with gradient boosting, on two data sets.
 
-    It takes a minute on two cores, and needs no data of your own. It draws reliability curves, and the penalties that were
-    tried.
+    On one of them a learned link and networks help, on the other they do not. The demo takes about half a minute, and as
+    long again to compile code the first time. It writes two pictures: reliability curves, and the penalties that were tried.
     """
 
     out: Path = option("Folder for the two pictures.", "--out", "-o", value=Path("demo_output"))

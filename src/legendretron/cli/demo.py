@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import multiprocessing
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
 import numpy as np
+import torch
 from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.decomposition import PCA
 from sklearn.ensemble import HistGradientBoostingClassifier
@@ -19,6 +22,7 @@ from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits  # a dependency of scikit-learn
 
 from legendretron._internal.extras import import_extra
+from legendretron.accelerate.predictions import row_probabilities
 from legendretron.cli.command_options import DemoOptions
 from legendretron.cli.evaluate import draw_reliability
 from legendretron.cli.outputs import check_writable, write_output
@@ -26,6 +30,7 @@ from legendretron.cli.summaries import choice_of, draw_tuning
 from legendretron.cli.terminal import Terminal, grid
 from legendretron.diagnostics.scores import scores_of
 from legendretron.estimators import LegendreNetClassifier, LegendreTronClassifier
+from legendretron.links import CompositeLink
 
 #: Numbers that are kept of each image; with all of them, planes separate the digits well.
 COMPONENTS = 5
@@ -38,13 +43,13 @@ _CLEAR = 2.0
 #: What the data are, and how they are loaded.
 _DATA: dict[str, tuple[str, Callable[..., Any]]] = {
     "digits": (
-        f"images of handwritten digits; each image of 64 pixels is reduced to {COMPONENTS} numbers, its first principal "
-        "components. Ten classes in so few numbers overlap, along borders that are curved.",
+        f"images of handwritten digits, each reduced from 64 pixels to its first {COMPONENTS} principal components. With so "
+        "few features the ten classes overlap, and the boundaries between them are curved.",
         load_digits,
     ),
     "breast cancer": (
-        "tumours, 30 measurements each, benign or malignant. Two classes, nearly separated by a plane: logistic regression "
-        "suits them.",
+        "tumors with 30 measurements each, benign or malignant. A plane nearly separates the two classes, so logistic "
+        "regression is enough.",
         load_breast_cancer,
     ),
 }
@@ -56,18 +61,16 @@ def demo(terminal: Terminal, options: DemoOptions) -> None:
     reliability, tuning = options.out / "reliability.png", options.out / "tuning.png"
     for picture in (reliability, tuning):
         check_writable(picture)
-    terminal.note("getting ready: the first fit after installation compiles code, which takes about half a minute ...")
-    X = np.random.default_rng(0).normal(size=(400, COMPONENTS))
-    for model in (
-        LegendreTronClassifier(max_epochs=1, random_state=0),
-        LegendreNetClassifier(max_steps=50, random_state=0),
-    ):
-        model.fit(X, np.arange(400) % 10)
+    terminal.note("compiling: after installation, this takes about half a minute ...")
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as other:  # Numba uses one thread of a process
+        waiting = other.submit(_compile_networks)
+        _fit_shortly(LegendreTronClassifier(max_epochs=1, random_state=0))
+        waiting.result()
     payload: dict[str, Any] = {}
     views: list[Any] = []
     for name, (about, load) in _DATA.items():
         X, X_test, y, y_test = _split(*load(return_X_y=True))
-        terminal.note(f"{name}: {len(y) + len(y_test):,} {about} {len(y):,} of them are to train on.")
+        terminal.note(f"{name}: {len(y) + len(y_test):,} {about} The models are trained on {len(y):,} of them.")
         if name == "digits":
             squeeze = PCA(COMPONENTS, random_state=0).fit(X)
             X, X_test = squeeze.transform(X), squeeze.transform(X_test)
@@ -86,6 +89,19 @@ def demo(terminal: Terminal, options: DemoOptions) -> None:
         "with your own data: legendretron fit data.csv --target label --out model.safetensors"
     )
     terminal.result({"datasets": payload, "plots": [str(reliability), str(tuning)]}, *views, closing)
+
+
+def _fit_shortly(model: Any) -> None:
+    """Compile what a fit needs; Numba keeps it on disk."""
+    model.fit(np.random.default_rng(0).normal(size=(400, COMPONENTS)), np.arange(400) % 10)
+
+
+def _compile_networks() -> None:
+    """Compile what networks need, and predictions through a learned link."""
+    _fit_shortly(LegendreNetClassifier(max_steps=50, random_state=0))
+    if (predict := row_probabilities(CompositeLink(3, dtype=torch.float32), torch.float32)) is not None:
+        z, out = np.zeros((1, 2), dtype=np.float32), np.empty((1, 3), dtype=np.float32)
+        predict(z, z[0], log=False, swap=False, out=out)
 
 
 def _describe(choice: dict[str, Any], scores: dict[str, dict[str, float]], losses: dict[str, np.ndarray]) -> str:
@@ -125,7 +141,7 @@ def _fit_all(
     }
     found, predicted = {}, {}
     for name, model in models.items():
-        terminal.note(f"{name} is fitted ...")
+        terminal.note(f"fitting {name} ...")
         # one core each: several threads on so small data wait for each other, the more so on a busy machine
         with threadpool_limits(1):
             began = time.perf_counter()

@@ -16,6 +16,7 @@ from typing import Any, Self
 import numpy as np
 
 from legendretron._internal.columns import quoted
+from legendretron._internal.parameters import spell
 from legendretron._internal.sklearn_compat import validate_parameters
 from legendretron._internal.validation import check_device
 from legendretron.cli.command_options import EstimatorOptions, FitOptions, Model
@@ -34,14 +35,16 @@ from legendretron.cli.summaries import (
     join_texts,
     noise_in_words,
     read_matrix,
+    shares_in_words,
     warn_of_similar_labels,
     write_tuning,
 )
 from legendretron.cli.terminal import Terminal, grid
 from legendretron.datasets.streams import forms_of
 from legendretron.datasets.table_files import header_of
-from legendretron.datasets.tables import Table, as_numbers, has_only_numbers, read_columns
-from legendretron.datasets.text_form import TextForm
+from legendretron.datasets.tables import Table, TableParts, as_numbers, check_finite, has_only_numbers, read_columns
+from legendretron.datasets.text_file import OtherEncodingError
+from legendretron.datasets.text_form import FALLBACK_ENCODING, TextForm
 from legendretron.estimators import (
     LegendreNetClassifier,
     LegendreTronClassifier,
@@ -104,9 +107,7 @@ def fit(terminal: Terminal, options: FitOptions) -> None:
         if in_memory:
             raise wrong("--model", "networks are fitted to tables in memory; give --model linear.")
         began = time.perf_counter()
-        scores, encoder = fit_in_batches(
-            terminal, options, estimator, parts, lambda classes: _set_noise(estimator, classes, options)
-        )
+        options, scores, encoder = _fit_stream(terminal, options, estimator, parts)
         forms = forms_of(parts, options.text)
         _finish(terminal, options, estimator, encoder, scores, forms, time.perf_counter() - began)
         return
@@ -128,9 +129,26 @@ def fit(terminal: Terminal, options: FitOptions) -> None:
     judged = ((places[rows], log_p) for rows, log_p in log_probability_parts(estimator, table))
     scores = FitScores.of(judged, len(estimator.classes_), table.left_out, table.unlabelled)
     if table.kept is not None:
-        scores = scores._replace(log_loss=_soft_loss(estimator, table))
+        leading = float(table.kept.to_numpy(dtype=float).max(1).mean())
+        scores = scores._replace(log_loss=_soft_loss(estimator, table), leading_share=leading)
     forms = [] if table.form is None else [table.form]
     _finish(terminal, options, estimator, encoder, scores, forms, seconds, compared)
+
+
+def _fit_stream(
+    terminal: Terminal, options: FitOptions, estimator: LinearLinkClassifier, parts: TableParts
+) -> tuple[FitOptions, FitScores, TableEncoder | None]:
+    """Fit to a table that is read in batches; text that turns out not to be UTF-8 is read again in another encoding."""
+    try:
+        scores, encoder = fit_in_batches(
+            terminal, options, estimator, parts, lambda classes: _set_noise(estimator, classes, options)
+        )
+    except OtherEncodingError as error:
+        if options.encoding is not None or error.encoding != "utf-8":
+            raise
+        terminal.warning(error.read_as_fallback)
+        return _fit_stream(terminal, dataclasses.replace(options, encoding=FALLBACK_ENCODING), estimator, parts)
+    return options, scores, encoder
 
 
 def _matrix_file(options: FitOptions) -> Path | None:
@@ -221,6 +239,8 @@ def _finish(
         lines.append(f"log-loss on held-out rows: {', '.join(losses)}")
     if summary["link_test"] is not None:
         lines.append(f"link: {estimator.link_test_}")
+    if scores.leading_share is not None:
+        lines.append(f"shares: {shares_in_words(scores.leading_share)}")
     if summary["label_noise"] is not None:
         lines.append(f"wrong labels: {noise_in_words(summary['label_noise'])}")
     views = [] if encoder is None else [column_view(encoder.columns_)]
@@ -289,9 +309,18 @@ def _share_columns(options: FitOptions, format: str) -> list[str]:
 def _with_shares(table: Table, shares: list[str], options: FitOptions) -> Table:
     """The table, with columns of shares as what is kept beside the features, and the class of the largest as the label."""
     check_named("--target", shares, table)
+    whole = table.X[shares].notna().all(axis=1).to_numpy()
+    if not whole.all():
+        if str(options.missing_labels) == "error" or not whole.any():
+            raise ValueError(
+                f"{int((~whole).sum())} of {len(whole)} rows of {str(table.path)!r} lack a share of a class in columns "
+                f"{quoted(shares)}, the first in {table.place_of(int(whole.argmin()))}; fill it in, or leave such rows out "
+                f"({spell('missing_labels', 'drop')})."
+            )
+        rows = table.numbers_of(np.flatnonzero(whole))
+        table = dataclasses.replace(table, X=table.X[whole], rows=rows, unlabelled=int((~whole).sum()))
     kept, X = table.X[shares], table.X.drop(columns=shares)
-    with wrong_usage_of("--target"):
-        SoftLabels.read(kept)
+    SoftLabels.read(kept, f"the target, columns {quoted(shares)} of {str(table.path)!r},", table.place_of)
     y = np.array(shares)[kept.to_numpy(dtype=float).argmax(1)]
     return dataclasses.replace(table, X=X, y=y, feature_names=tuple(X), target=options.target, kept=kept)
 
@@ -304,6 +333,7 @@ def _encode(table: Table, categorical: list[str], max_categories: int) -> tuple[
             warnings.warn(note, stacklevel=2)
         return table, None
     check_named("--categorical", categorical, table)
+    check_finite(table)
     encoder = TableEncoder(categorical=categorical, max_categories=max_categories)
     encoder.set_output(transform="pandas").fit(table.X)
     return dataclasses.replace(table, X=encoder.transform(table.X)), encoder
@@ -372,7 +402,7 @@ def _summary(
             "accuracy": history["accuracy"][best],
             "epoch": int(history["epoch"][best]),
         }
-    test = getattr(estimator, "link_test_", None)
+    test, noise = getattr(estimator, "link_test_", None), found_noise(estimator)
     return {
         "model": model.value,
         "out": str(out),
@@ -383,7 +413,9 @@ def _summary(
         "link_test": {"p_value": test.p_value, "gain": test.gain, "rejected_classes": test.rejected_classes}
         if test
         else None,
-        "label_noise": found_noise(estimator),
+        "leading_share": scores.leading_share,
+        # a fit to shares that finds no wrong labels says nothing about the votes behind them
+        "label_noise": None if noise and scores.leading_share and not noise["rate"] else noise,
         "epochs": estimator.n_iter_,
         "log_loss": scores.log_loss,
         "accuracy": scores.accuracy,

@@ -17,7 +17,7 @@ from legendretron._internal.artifacts import read_kind
 from legendretron._internal.columns import quoted
 from legendretron._internal.extras import pandas
 from legendretron._internal.labels import label_text, similar_texts
-from legendretron.cli.options import LabelledTableOptions, wrong
+from legendretron.cli.options import LabeledTableOptions, wrong
 from legendretron.cli.outputs import check_no_input
 from legendretron.cli.terminal import Terminal
 from legendretron.datasets.table_files import FORMATS, format_of, header_of
@@ -65,10 +65,11 @@ class LeftOut:
 
     def tell(self, terminal: Terminal) -> None:
         """Say how many there are, and warn of classes that have no other rows."""
-        if self.unlabelled:
-            terminal.note(f"{self.unlabelled:,} rows without a label were left out")
-        if self.incomplete:
-            terminal.note(f"{self.incomplete:,} rows with missing values were left out")
+        for number, what in ((self.unlabelled, "without a label"), (self.incomplete, "with missing values")):
+            if number:
+                terminal.note(
+                    f"{number:,} row{'s' if number > 1 else ''} {what} {'were' if number > 1 else 'was'} left out"
+                )
         if vanished := sorted(self._lost - self._there):
             classes = f"{'class' if len(vanished) == 1 else 'classes'} {quoted(vanished)}"
             terminal.warning(f"all rows of {classes} have missing values and were left out.")
@@ -150,7 +151,7 @@ def find_table(
     return replace(parts, whole=stream is False)
 
 
-def check_target(parts: TableParts, options: LabelledTableOptions, question: str) -> None:
+def check_target(parts: TableParts, options: LabeledTableOptions, question: str) -> None:
     """Raise a usage error that asks for the column of the labels, and lists the columns, if none is given."""
     if options.target is None and parts.format != "libsvm":
         names, most = header_of(parts.files[0], parts.format, options.text), 20
@@ -188,8 +189,8 @@ def tables_for(model: Model, parts: TableParts, target: str | None, **reading: A
     return (_ready(model, table) for table in read_in_chunks(parts, target, **reading, **wanted))
 
 
-def read_labelled_table(
-    terminal: Terminal, model: Model, data: Path, options: LabelledTableOptions, **more: Any
+def read_labeled_table(
+    terminal: Terminal, model: Model, data: Path, options: LabeledTableOptions, **more: Any
 ) -> tuple[Table, np.ndarray]:
     """Read a table for a model, say which rows are left out, and return it with its labels as places in ``classes_``."""
     parts = find_table(data, options.format)

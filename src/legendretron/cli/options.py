@@ -149,7 +149,7 @@ class TableOptions:
 
 
 @dataclass(kw_only=True)
-class LabelledTableOptions(TableOptions):
+class LabeledTableOptions(TableOptions):
     """How a table with labels is read."""
 
     target: str | None = target_option()

@@ -19,6 +19,7 @@ from legendretron.datasets.streams import keep_rows, open_source
 from legendretron.datasets.tables import (
     Table,
     TableParts,
+    check_finite,
     codes_among,
     has_only_numbers,
     numbers_among,
@@ -53,8 +54,11 @@ class EncodedSource(BlockSource):
                 if table.X.shape[0] == 0:
                     continue
                 try:
+                    check_finite(table)
                     encoder.partial_fit(table.X)
                 except ValueError as error:
+                    if repr(str(path)) in str(error):
+                        raise
                     _, words = without_faults(table.X, None, options.get("numbers", ()), table.form)
                     where = f", {table.place_of(min(words))}" if words else ""
                     raise ValueError(f"{str(path)!r}{where}: {error}") from error
@@ -143,7 +147,7 @@ def fit_in_batches(
         ) from error
     estimator.set_params(verbose=0)  # the progress bar is not saved with the model
     skipped = estimator.n_skipped_rows_
-    left_out.unlabelled += getattr(source, "n_unlabelled", 0)
+    left_out.unlabelled += getattr(source, "n_unlabeled", 0)
     if skipped:
         rest = ", ..." if skipped > len(estimator.skipped_rows_) else ""
         terminal.note(f"{skipped:,} bad rows were left out: {', '.join(estimator.skipped_rows_)}{rest}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -10,7 +11,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from legendretron._internal.columns import quoted
-from legendretron._internal.extras import pandas
 from legendretron._internal.labels import label_text, similar_words
 from legendretron.cli.errors import one_line
 from legendretron.cli.options import wrong
@@ -112,6 +112,7 @@ class FitScores(NamedTuple):
     left_out: int
     counts: np.ndarray  #: rows of each class
     unlabelled: int  #: how many of those left out have no label
+    leading_share: float | None = None  #: mean of the largest share of a row, if labels are shares of the classes
 
     @classmethod
     def of(
@@ -214,26 +215,51 @@ def _becomes(column: FittedColumn) -> str:
     words = "days since 1970-01-01" if column.is_date else {"number": "itself", "boolean": "1 and 0"}[column.kind]
     if column.constant:
         words += ", always the same"
-    return f"{words}; the mean, {column.mean:.4g}, where missing, and a mark" if column.gaps else words
+    return f"{words}; missing: mean ({column.mean:.4g}) and an indicator column" if column.gaps else words
 
 
 #: If neither as few wrong labels nor as many can be ruled out, rows are too few to tell.
 _NONE, _MANY = 0.01, 0.1
+#: How far the sum of probabilities that were written down may be from 1.
+_ROUNDING = 1e-4
 
 
 def read_matrix(path: Path, classes: np.ndarray) -> list[list[float]]:
     """Read a transition matrix, a line for each true class and a column for each label, with their names, in any order."""
+
+    def refuse(reason: str) -> Exception:
+        return wrong("--label-noise", f"{str(path)!r} {reason}.")
+
     names, mark = [label_text(label) for label in classes], "\t" if path.suffix.lower() == ".tsv" else ","
     try:
-        frame = pandas.read_csv(path, sep=mark, dtype=str, skipinitialspace=True)
-        frame = frame.set_index(frame.columns[0]).rename(str.strip).rename(columns=str.strip)
-        matrix: list[list[float]] = frame.loc[names, names].astype(float).to_numpy().tolist()
-    except (ValueError, LookupError) as error:
-        reason = (
-            f"{str(path)!r} must have the names of the classes, {quoted(names)}, in its first line and in its first column, "
-            f"and probabilities below and beside them: {error}."
-        )
-        raise wrong("--label-noise", reason) from error
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        raise refuse("is not UTF-8 text; convert it") from error
+    read = enumerate(csv.reader(lines, delimiter=mark, skipinitialspace=True), start=1)
+    rows = [(line, [field.strip() for field in fields]) for line, fields in read if any(fields)]
+    labels, body = rows[0][1][1:] if rows else [], rows[1:]
+    true = [fields[0] for _, fields in body]
+    for place, there in (("first row", labels), ("first column", true)):
+        if wrongly := [name for name in names if there.count(name) != 1]:
+            raise refuse(
+                f"must have the names of the classes, {quoted(names)}, in its first row and its first column, and a "
+                f"probability in every other field, but {wrongly[0]!r} is "
+                f"{'more than once' if wrongly[0] in there else 'not'} in its {place}"
+            )
+    matrix = []
+    for line, fields in (body[true.index(name)] for name in names):
+        if len(fields) != 1 + len(labels):
+            raise refuse(f"must have {1 + len(labels)} fields in line {line}, got {len(fields)}")
+        try:
+            p = [float(fields[1 + labels.index(name)]) for name in names]
+        except ValueError as error:
+            raise refuse(f"must have a probability for each label in line {line}, got {mark.join(fields)!r}") from error
+        if not all(0.0 <= one <= 1.0 for one in p) or abs(sum(p) - 1.0) > _ROUNDING:
+            raise refuse(
+                f"must have probabilities, from 0 to 1, that sum to 1 for each true class, but those in line {line} are "
+                f"{', '.join(f'{one:g}' for one in p)} and sum to {sum(p):g}"
+            )
+        matrix.append(p)
     return matrix
 
 
@@ -244,6 +270,17 @@ def found_noise(estimator: LinearLinkClassifier) -> dict[str, Any] | None:
     low, high = estimator.noise_rate_interval_
     given = not isinstance(estimator.label_noise, str)
     return {"rate": estimator.noise_rate_, "low": low, "high": high, "known": given}
+
+
+def shares_in_words(leading: float) -> str:
+    """Say how much the shares of the classes, or the votes, agree.
+
+    Examples
+    --------
+    >>> shares_in_words(0.86)
+    'the leading class of a row has 86 % on average'
+    """
+    return f"the leading class of a row has {_percent(leading)} % on average"
 
 
 def noise_in_words(noise: dict[str, Any]) -> str:

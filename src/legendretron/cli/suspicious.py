@@ -9,7 +9,7 @@ import numpy as np
 
 from legendretron._internal.extras import pandas
 from legendretron.cli.command_options import THRESHOLD, SuspiciousOptions
-from legendretron.cli.models import check_features, linear_of, load_estimator, read_labelled_table
+from legendretron.cli.models import check_features, linear_of, load_estimator, read_labeled_table
 from legendretron.cli.options import wrong
 from legendretron.cli.outputs import (
     TABLES,
@@ -37,7 +37,7 @@ def suspicious(terminal: Terminal, options: SuspiciousOptions) -> None:
     model, data, out, plot = options.model, options.data, file_or_none(options.out), options.plot
     check_outputs({"--out": out, "--plot": plot}, {"MODEL": model, "DATA": data}, out_ends=TABLES)
     fitted = load_estimator(model)
-    table, places = read_labelled_table(terminal, fitted, data, options, keep=options.keep or ())
+    table, places = read_labeled_table(terminal, fitted, data, options, keep=options.keep or ())
     estimator = linear_of(fitted)
     y = estimator.classes_[places]
     try:

@@ -1,7 +1,7 @@
 """The 18 data sets of the LegendreTron paper: what they are, who publishes them, and what their files must contain.
 
 Counts refer to the files that the paper's tables name. Checksums, where known, are those of the published files; they are
-used for downloads only, since a recompressed copy has another checksum. Licences are quoted from the sources.
+used for downloads only, since a recompressed copy has another checksum. Licenses are quoted from the sources.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ IMAGE_FILES: dict[str, tuple[RemoteFile, ...]] = {
 
 
 _LIBSVM = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/multiclass/"
-_LICENCES = {
+_LICENSES = {
     "": "not stated by the source",
     "UCI": "not stated by the source (LIBSVM); the UCI repository, which has the original data, says CC BY 4.0 for its data "
     "sets",
@@ -142,7 +142,7 @@ def _read_published() -> Iterator[DatasetInfo]:
             classes=int(row["classes"]),
             labels=(int(row["first_label"]), int(row["last_label"])),
             remote_files=IMAGE_FILES[name] if images else (RemoteFile(file.rpartition("/")[2], _LIBSVM + file),),
-            licence=_LICENCES.get(row["licence"], row["licence"]),
+            licence=_LICENSES.get(row["licence"], row["licence"]),
             origin=row["origin"],
             notes=row["notes"],
             test_rows=10_000 if images else 0,

@@ -17,7 +17,7 @@ from legendretron.datasets.tables import TableParts, choose_columns, find_parts,
 from legendretron.datasets.text_file import TextFile
 from legendretron.datasets.text_form import TextForm, TextOptions, clean_texts, marks_for, numbers_in
 from legendretron.streaming import Batch, BlockSource, Source, as_source
-from legendretron.streaming.source import ROWS_OF_A_FILE, LabelledSource
+from legendretron.streaming.source import ROWS_OF_A_FILE, LabeledSource
 from legendretron.streaming.spool import Spool
 
 
@@ -155,7 +155,7 @@ def open_source(
     """
     if missing_labels is not None and parts.format != "libsvm":
         every = open_source(parts, target, features=features, drop=drop, text=text, skip_bad_rows=skip_bad_rows)
-        return LabelledSource(every, drop=missing_labels == "drop")
+        return LabeledSource(every, drop=missing_labels == "drop")
     if weight is not None and parts.format != "parquet":
         raise ValueError(f"weight={weight!r} names a column, which is read from Parquet only; {parts.format} is given.")
     if parts.format == "libsvm":

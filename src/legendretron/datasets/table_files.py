@@ -289,17 +289,12 @@ def _read_text(path: Path, kind: str, given: TextOptions) -> tuple[TextForm, Any
     except OtherEncodingError as error:
         if given.encoding is not None or error.encoding != "utf-8":
             raise
-        name = repr(str(path))
         try:
             read = _read_text(path, kind, given._replace(encoding=FALLBACK_ENCODING))
         except ValueError as other:
             raise ValueError(
-                f"{name} is not UTF-8 text{error.byte}, nor Windows-1252; convert it, or give its encoding, as "
+                f"{str(path)!r} is not UTF-8 text{error.byte}, nor Windows-1252; convert it, or give its encoding, as "
                 f"{spell('encoding', 'latin1')}."
             ) from other
-        warnings.warn(
-            f"{name} is not UTF-8 text{error.byte} and was read as Windows-1252; give {spell('encoding', 'utf-8')} to refuse "
-            "it, or another encoding if letters look wrong.",
-            stacklevel=2,
-        )
+        warnings.warn(error.read_as_fallback, stacklevel=2)
         return read

@@ -199,27 +199,27 @@ def columns_of(
 ) -> Table:
     """Features and labels of what was read from a file, or, if it is read in parts, of one that begins at ``first_row``.
 
-    With a dictionary for ``faults``, rows without a label, or with text in a column of ``numbers``, are left out and added
-    there.
+    With a dictionary for ``faults``, rows without a label, or with text or an infinite value in a column of ``numbers``, are
+    left out and added there.
     """
     target, missing, missing_labels = wanted.target, wanted.missing, wanted.missing_labels
     frame, kept = read.frame, read.kept
     check_known(repr(str(path)), list(frame.columns), wanted.keep)
     left_out_columns = [*(wanted.drop or ()), *wanted.only_kept]
     columns = choose_columns(path, list(frame.columns), target, wanted.features, left_out_columns)
-    labelled = np.ones(len(frame), dtype=bool) if target is None else frame[target].notna().to_numpy()
-    if missing_labels == "error" and faults is None and not labelled.all():
-        raise _missing_labels_error(path, read, target, first_row + np.flatnonzero(~labelled), in_parts)
-    whole = labelled if missing_labels == "drop" else np.ones(len(frame), dtype=bool)
+    labeled = np.ones(len(frame), dtype=bool) if target is None else frame[target].notna().to_numpy()
+    if missing_labels == "error" and faults is None and not labeled.all():
+        raise _missing_labels_error(path, read, target, first_row + np.flatnonzero(~labeled), in_parts)
+    whole = labeled if missing_labels == "drop" else np.ones(len(frame), dtype=bool)
     if missing == "drop-rows":
         whole = whole & frame[columns].notna().all(axis=1).to_numpy()
-    unlabelled = int((~labelled).sum()) if missing_labels == "drop" else 0
+    unlabelled = int((~labeled).sum()) if missing_labels == "drop" else 0
     left_out = int((~whole).sum()) - unlabelled
     rows, lost = None, frozenset[str]()
     if missing == "drop-rows" or missing_labels == "drop":
         rows = first_row + np.flatnonzero(whole)
         if target is not None:
-            lost = frozenset(label_text(label) for label in frame[target][labelled & ~whole].unique())
+            lost = frozenset(label_text(label) for label in frame[target][labeled & ~whole].unique())
         frame, kept = frame[whole], None if kept is None else kept[whole]
         if read.form is not None and not whole.all():
             frame = type_columns(frame, read.form, wanted.texts)
@@ -269,18 +269,19 @@ def _missing_labels_error(
 def without_faults(
     frame: Any, target: str | None, numbers: Sequence[str], form: TextForm | None
 ) -> tuple[Any, dict[int, str]]:
-    """The frame without rows that have no label, or text in a column of numbers; and what is wrong with those, by place."""
+    """The frame without rows that have no label, or text or an infinite value in a column of numbers; and their faults."""
     faults: dict[int, str] = {}
     if target is not None:
         faults = dict.fromkeys(np.flatnonzero(frame[target].isna()).tolist(), "the label is missing")
     for name in numbers:
-        if _is_numeric(frame[name].dtype):
-            continue
-        found = numbers_in(frame[name], form)
-        for row in np.flatnonzero(found.isna() & frame[name].notna()).tolist():
-            text = frame[name].iloc[row]
-            faults.setdefault(row, f"column {name!r} holds {text!r}, which is not a number,")
-        frame = frame.assign(**{name: found})
+        if not _is_numeric(frame[name].dtype):
+            found = numbers_in(frame[name], form)
+            for row in np.flatnonzero(found.isna() & frame[name].notna()).tolist():
+                text = frame[name].iloc[row]
+                faults.setdefault(row, f"column {name!r} holds {text!r}, which is not a number,")
+            frame = frame.assign(**{name: found})
+        for row in np.flatnonzero(_is_infinite(frame[name])).tolist():
+            faults.setdefault(row, f"column {name!r} holds an infinite value")
     return frame.drop(frame.index[list(faults)]) if faults else frame, faults
 
 
@@ -362,15 +363,24 @@ def _numbers(table: Table) -> Any:
             f"({spell('drop', text[0])})."
         )
     _check_gaps(table)
+    check_finite(table)
     single = all(dtype == np.float32 for dtype in frame.dtypes)
-    frame = frame.astype(np.float32 if single else np.float64)
-    finite = {column: np.isfinite(frame[column].to_numpy()) for column in frame.columns}
-    if infinite := [column for column, own in finite.items() if not own.all()]:
-        place = table.place_of(int(finite[infinite[0]].argmin()))
+    return frame.astype(np.float32 if single else np.float64)
+
+
+def check_finite(table: Table) -> None:
+    """Raise a ``ValueError`` that says where they are if there are infinite values among the features."""
+    infinite = {name: _is_infinite(table.X[name]) for name in table.X.columns if _is_numeric(table.X[name].dtype)}
+    if columns := [name for name, own in infinite.items() if own.any()]:
         raise ValueError(
-            f"infinite values in columns of {name}: {quoted(infinite)}, the first in {place}; replace them."
+            f"infinite values, or numbers too large for double precision, in columns of {str(table.path)!r}: "
+            f"{quoted(columns)}, the first in {table.place_of(int(infinite[columns[0]].argmax()))}; replace them."
         )
-    return frame
+
+
+def _is_infinite(column: Any) -> np.ndarray:
+    infinite: np.ndarray = np.isinf(column.to_numpy(dtype=np.float64, na_value=np.nan))
+    return infinite
 
 
 def _is_numeric(dtype: Any) -> bool:

@@ -27,9 +27,19 @@ _END = "\x1e end \x1f"  # a line after the last one, which is a record of its ow
 class OtherEncodingError(ValueError):
     """Text is not in the encoding that was supposed; ``byte`` says where it is not, for a message."""
 
-    def __init__(self, message: str, byte: str, encoding: str) -> None:
-        super().__init__(message)
-        self.byte, self.encoding = byte, encoding
+    def __init__(self, path: Path, byte: str, encoding: str) -> None:
+        super().__init__(
+            f"{str(path)!r} is not text in {encoding}{byte}; give its encoding, such as {spell('encoding', 'latin1')}."
+        )
+        self.path, self.byte, self.encoding = path, byte, encoding
+
+    @property
+    def read_as_fallback(self) -> str:
+        """The warning if the file is read in the encoding that is tried next."""
+        return (
+            f"{str(self.path)!r} is not UTF-8 text{self.byte} and was read as Windows-1252; give "
+            f"{spell('encoding', 'utf-8')} to refuse it, or another encoding if letters look wrong."
+        )
 
 
 @dataclass(frozen=True)
@@ -147,7 +157,10 @@ class TextFile:
                 if any(fields[width:]):  # separators at the end of lines are no fields
                     fault = f"line {line} has {len(fields)} fields, not {width}"
                     if bad_lines is None:
-                        raise ValueError(f"{str(self.path)!r} is not a regular table: {fault}.")
+                        raise ValueError(
+                            f"{str(self.path)!r} is not a regular table: {fault}; remove the extra fields, or put "
+                            f"text that contains the separator, {self.form.sep!r}, in quotation marks."
+                        )
                     bad_lines[line] = fault
                     continue
                 rows.append(fields)
@@ -225,11 +238,7 @@ def _reading(path: Path, form: TextForm) -> Iterator[None]:
         yield
     except UnicodeError as error:
         byte = f" (byte 0x{error.object[error.start]:02x})" if isinstance(error, UnicodeDecodeError) else ""
-        raise OtherEncodingError(
-            f"{str(path)!r} is not text in {form.encoding}{byte}; give its encoding, such as {spell('encoding', 'latin1')}.",
-            byte,
-            form.encoding,
-        ) from error
+        raise OtherEncodingError(path, byte, form.encoding) from error
     except csv.Error as error:
         raise ValueError(f"{str(path)!r} is not a regular table: {error}.") from error
 

@@ -18,7 +18,7 @@ class MonotonicityCheck:
     n_points : int
         Distinct points examined.
     falling_share, flat_share : float
-        Share of steps between neighbouring points on which the function decreases, and on which it is constant.
+        Share of steps between neighboring points on which the function decreases, and on which it is constant.
     largest_fall : float
         Largest decrease from a point to any later one.
     outside_share : float
@@ -82,7 +82,7 @@ def monotonicity(inverse_link: Callable[[np.ndarray], np.ndarray], z: ArrayLike)
         at = points[~np.isfinite(p)][0]
         raise ValueError(f"inverse_link must return finite values, got NaN or infinite ones, first at z={at:.6g}.")
     steps = np.diff(p)
-    # neighbours so close that rounding decides do not count as falling
+    # neighbors so close that rounding decides do not count as falling
     noise = 4 * np.finfo(float).eps
     return MonotonicityCheck(
         n_points=len(points),

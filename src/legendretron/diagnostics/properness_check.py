@@ -166,15 +166,15 @@ def _descend(risk: _Risk, began: Tensor, q: Tensor, best: Tensor) -> tuple[Tenso
     with torch.enable_grad():
         if not risk(torch.softmax(logits, dim=-1)).requires_grad:
             return q, best
-        optimiser = torch.optim.LBFGS([logits], max_iter=100, history_size=20, line_search_fn="strong_wolfe")
+        optimizer = torch.optim.LBFGS([logits], max_iter=100, history_size=20, line_search_fn="strong_wolfe")
 
         def closure() -> Tensor:
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             total = risk(torch.softmax(logits, dim=-1)).sum()
             total.backward()
             return total
 
-        optimiser.step(closure)
+        optimizer.step(closure)
     trial = torch.softmax(logits.detach(), dim=-1)
     trial_risk = risk(trial)
     better = trial_risk < best

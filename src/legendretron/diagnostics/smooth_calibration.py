@@ -28,7 +28,7 @@ class SmoothCalibrationCurve:
     Attributes
     ----------
     confidence : ndarray of shape (m,)
-        Predicted probabilities in increasing order: the centres of narrow cells between 0 and 1.
+        Predicted probabilities in increasing order: the centers of narrow cells between 0 and 1.
     frequency : ndarray of shape (m,)
         Smoothed observed frequency; NaN where there are hardly any predictions.
     low, high : ndarray of shape (m,)
@@ -76,7 +76,7 @@ def smooth_calibration_curve(
     .. math:: f(t) = t + \frac{\sum_i K_\sigma(t, c_i) (o_i - c_i)}{\sum_i K_\sigma(t, c_i)},
 
     clipped to [0, 1]. Residuals are smoothed rather than outcomes, so that smoothing does not distort the curve of a
-    calibrated model. The bandwidth ``"auto"``, between 0.01 and 0.1, minimises the leave-one-out squared error.
+    calibrated model. The bandwidth ``"auto"``, between 0.01 and 0.1, minimizes the leave-one-out squared error.
 
     The bootstrap band is that of the smoothed curve and does not include the bias of smoothing: where the true curve bends
     within the bandwidth, the estimate is flatter, and the band may not cover the true curve.
@@ -235,7 +235,7 @@ def _left_out_error(
     kernel = kernel * mean_weight[filled]
     share = kernel / (np.sqrt(2 * np.pi) * sigma * _CELLS) / _smooth(count, sigma)[filled]
     error = squares[filled] - 2 * mean * residuals[filled] + count[filled] * mean**2
-    # a residual without neighbours is predicted as zero
+    # a residual without neighbors is predicted as zero
     alone = share > 1 - 1e-6
     return float(np.where(alone, squares[filled], error / (1 - np.where(alone, 0.0, share)) ** 2).sum())
 

@@ -41,7 +41,7 @@ class SplitModel(LinearModel):
     """One model of which this process holds its classes' part: ``W``, ``b`` and the link's parameters, in one row of memory.
 
     The forward pass is that of a :class:`~legendretron.nn.LegendreHead` under
-    :class:`~legendretron.nn.class_parallel.ClassParallel`, whose parameters are views of :attr:`flat`. So the optimiser, the
+    :class:`~legendretron.nn.class_parallel.ClassParallel`, whose parameters are views of :attr:`flat`. So the optimizer, the
     penalty and checkpoints work on it as on a model that is whole. It starts from ``weight`` (d, K) and ``bias`` (K,).
     """
 
@@ -145,7 +145,7 @@ class SplitModel(LinearModel):
         buffers = dict(self._template.named_buffers())
         for name, buffer in self.link.named_buffers():
             buffers[name].copy_(whole(buffer))
-        self._template.load_state_dict(self._template.state_dict())  # so that modules notice what has been initialised
+        self._template.load_state_dict(self._template.state_dict())  # so that modules notice what has been initialized
         return weight.T.contiguous(), bias, self._template
 
 

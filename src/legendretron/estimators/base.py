@@ -85,7 +85,7 @@ class LinearLinkClassifier(LinearPredictor):
         """How it is trained, beyond what the parameters say."""
         return Protocol()
 
-    def _is_centred(self) -> bool:
+    def _is_centered(self) -> bool:
         """Whether the penalty on the link acts on its distance from softmax."""
         return True
 
@@ -157,7 +157,7 @@ class LinearLinkClassifier(LinearPredictor):
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """Continue training for one pass over the data, with minibatches and a constant learning rate.
 
-        Features are standardised by the means and standard deviations of the first call.
+        Features are standardized by the means and standard deviations of the first call.
 
         Parameters
         ----------
@@ -293,9 +293,10 @@ class LinearLinkClassifier(LinearPredictor):
         if resume:
             start = self._standardized
         else:
-            start = self._make_start(Standardizer.fit(X, weight, self.standardize), n_classes, generator, dtype)
+            units = Standardizer.fit(X, weight, self.standardize, getattr(self, "feature_names_in_", None))
+            start = self._make_start(units, n_classes, generator, dtype)
         if scipy.sparse.issparse(X) and start.mean.any():
-            start = start.move_centre()
+            start = start.move_center()
         if resume:
             self._check_resumed_link()
         features = as_features(start.transform(X), dtype, device)
@@ -350,7 +351,7 @@ class LinearLinkClassifier(LinearPredictor):
                 torch.as_tensor(rows, device=device).unsqueeze(0),
                 on_device(labels, torch.int64),
                 on_device(weight, plan.precision),
-                normalise=not online,
+                normalize=not online,
             )
 
         model = LinearModel(
@@ -422,7 +423,7 @@ class LinearLinkClassifier(LinearPredictor):
             verbose=int(self.verbose),
             penalize_intercept=self._protocol().penalize_intercept,
             symmetric_logistic=self._protocol().symmetric,
-            centred=self._is_centred(),
+            centred=self._is_centered(),
             link_folds=None if self.cv is not None or groups is not None else link_folds_for(len(rows)),
             known_noise=noise,
             find_noise="never" if fixed is not None else how_to_find_noise(self.label_noise, self.class_weight),
@@ -624,7 +625,7 @@ class LinearLinkClassifier(LinearPredictor):
             fingerprint="" if path is None else fingerprint(self, identity),
             penalize_intercept=protocol.penalize_intercept,
             symmetric=is_logistic and protocol.symmetric,
-            centred=self._is_centred(),
+            centred=self._is_centered(),
         )
 
     def _refit(self, X: Any, y: np.ndarray) -> LinearLinkClassifier:

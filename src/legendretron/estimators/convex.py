@@ -44,7 +44,7 @@ def fit_convex(
     labels = torch.zeros(features.n_rows, dtype=torch.int64, device=flat.device)
     labels[rows] = sample.labels[0]
     share = torch.zeros(features.n_rows, 1, dtype=flat.dtype, device=flat.device)
-    share[rows, 0] = sample.normalised_weights()[0] / rows.numel()
+    share[rows, 0] = sample.normalized_weights()[0] / rows.numel()
     start = model.weight, model.bias
     if guess is not None:
         start = guess.weight.mean(0, keepdim=True), guess.bias.mean(0, keepdim=True)

@@ -21,7 +21,7 @@ _FAR = 5.0
 def feature_tallies(estimator: LinearLinkClassifier | NumpyPredictor, X: Any) -> list[Tally]:
     """Count the numbers of each feature that are far from those of the fit.
 
-    An estimator knows means and deviations of its features, and not their ranges; neither if it did not standardise them,
+    An estimator knows means and deviations of its features, and not their ranges; neither if it did not standardize them,
     nor of sparse ones. Then nothing is counted.
     """
     mean, scale = estimator._standardized.mean, estimator._standardized.scale

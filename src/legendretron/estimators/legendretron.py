@@ -76,14 +76,14 @@ class LegendreTronClassifier(LinearLinkClassifier):
     warm_start : bool, default=False
         Whether ``fit`` continues from the previous fit.
     standardize : bool, default=True
-        Whether to centre and scale the features internally (sparse features are only scaled). ``coef_`` always refers to the
+        Whether to center and scale the features internally (sparse features are only scaled). ``coef_`` always refers to the
         original features; the penalty acts on the coefficients of the scaled features.
     device : str, default="cpu"
         ``"cpu"``, ``"cuda"``, ``"cuda:1"``, or ``"auto"`` for a GPU if there is one. The fitted model is on the CPU.
     dtype : {"float32", "float64"}, default=None
         Precision; ``None`` is that of ``X``, or float32 for a learned link whose penalties are chosen automatically.
     random_state : int, RandomState or None, default=None
-        Seed of the folds, the initialisation, the order of batches and the validation split.
+        Seed of the folds, the initialization, the order of batches and the validation split.
     verbose : int, default=0
         1: a progress bar on a terminal. 2: one line per epoch.
     checkpoint : path, default=None
@@ -111,7 +111,7 @@ class LegendreTronClassifier(LinearLinkClassifier):
         The strengths that were used; ``link_alpha_`` is infinite if the link was not learned, as in logistic regression and
         with a fixed link.
     gradient_norm_, converged_ : float, bool
-        With a fixed link only: the largest entry of the gradient of the penalised loss at the solution, for scaled features,
+        With a fixed link only: the largest entry of the gradient of the penalized loss at the solution, for scaled features,
         and whether it is at most ``tol``, or 100 times the rounding error of ``dtype`` if that is larger.
     noise_rate_ : float
         Share of wrong labels in the training data; 0 if none were found. Present if it was estimated or given.
@@ -137,7 +137,7 @@ class LegendreTronClassifier(LinearLinkClassifier):
 
     Notes
     -----
-    **Loss transfer.** With a fixed link, ``W`` and ``b`` minimise its canonical loss, which is convex,
+    **Loss transfer.** With a fixed link, ``W`` and ``b`` minimize its canonical loss, which is convex,
 
     .. math:: \min_{W, b} \; \tfrac1n \sum_i F(W x_i + b) - (W x_i + b)_{y_i} + \tfrac{\alpha}{2} |W|^2 .
 
@@ -312,7 +312,7 @@ class LegendreTronClassifier(LinearLinkClassifier):
             return Strengths(alpha)
         link = self._any_link()
         if next(link.parameters(), None) is None:
-            # a link of your own is not logistic regression, though nothing in it is penalised
+            # a link of your own is not logistic regression, though nothing in it is penalized
             return Strengths(alpha, has_link=not isinstance(link, SoftmaxLink))
         return Strengths(
             alpha,
@@ -327,7 +327,7 @@ class LegendreTronClassifier(LinearLinkClassifier):
             return self.link
         return self._make_link(2, torch.Generator(), torch.float32, 1)
 
-    def _is_centred(self) -> bool:
+    def _is_centered(self) -> bool:
         usual = self._protocol().init
         if isinstance(self.link, str) and "centred" in (kind := link_class(self.link)).starts:
             return self._link_init(kind) == "centred"
@@ -337,7 +337,7 @@ class LegendreTronClassifier(LinearLinkClassifier):
 class PaperLegendreTronClassifier(LegendreTronClassifier):
     """LegendreTron, or logistic regression with ``link="softmax"``, trained as in the paper; made by ``from_paper``.
 
-    Defaults are those of the paper's table of hyperparameters. What the table omits (initialisation, one penalty on all
+    Defaults are those of the paper's table of hyperparameters. What the table omits (initialization, one penalty on all
     parameters, float64, unscaled features) follows the authors' public code. ``from_paper`` sets ``link_params`` to the
     paper's network.
 

@@ -13,7 +13,7 @@ from legendretron.links import Link, SoftmaxLink
 
 
 class MultinomialLogisticClassifier(LinearLinkClassifier):
-    r"""Multinomial logistic regression as a generalised linear model, :math:`\tilde p(x) = \mathrm{softmax}^+(W x + b)`.
+    r"""Multinomial logistic regression as a generalized linear model, :math:`\tilde p(x) = \mathrm{softmax}^+(W x + b)`.
 
     The baseline of :class:`~legendretron.estimators.LegendreTronClassifier`: it has the same attributes and, apart from
     those of the link, the same parameters. With a given ``alpha`` and ``standardize=False`` it agrees with scikit-learn's

@@ -34,8 +34,8 @@ from legendretron.estimators.soft_labels import check_rows
 from legendretron.estimators.standardization import Standardizer
 from legendretron.estimators.votes import combine_votes, fit_votes
 from legendretron.links import LabelNoise, Link, SoftmaxLink, SymmetricNoise
-from legendretron.networks.folds import FoldSettings, LabelledTable, held_out_logits, logits_of, train_folds
-from legendretron.networks.held_out import LabelledPair, find_noise, learn_map
+from legendretron.networks.folds import FoldSettings, LabeledTable, held_out_logits, logits_of, train_folds
+from legendretron.networks.held_out import LabeledPair, find_noise, learn_map
 from legendretron.networks.inputs import NetworkInputs
 from legendretron.networks.model import NetworkModel
 from legendretron.networks.predictor import LinearScores, NetworkScores
@@ -43,7 +43,7 @@ from legendretron.training import History, TrainingResult, as_features
 from legendretron.tuning import make_folds
 from legendretron.tuning.folds import Fold
 from legendretron.tuning.logistic_path import LogisticPath, PathPoint
-from legendretron.tuning.problem import LabelledRows, TuningProblem
+from legendretron.tuning.problem import LabeledRows, TuningProblem
 from legendretron.tuning.rules import link_folds_for
 from legendretron.tuning.scores import SURE_ERRORS
 from legendretron.tuning.tune import FALLBACK_ALPHA
@@ -139,7 +139,7 @@ class LegendreNetClassifier(SavedModel, LabelQuality):
     dtype : {"float32", "float64"}, default=None
         Precision of the networks; ``None`` is float32.
     random_state : int, RandomState or None, default=None
-        Seed of the folds, the initialisation and the order of batches.
+        Seed of the folds, the initialization and the order of batches.
     verbose : int, default=0
         1: a progress bar on a terminal. 2: fifty lines of progress per network.
 
@@ -176,7 +176,7 @@ class LegendreNetClassifier(SavedModel, LabelQuality):
     Notes
     -----
     The architecture and its training use known ingredients, see the reference: robust scaling with smooth clipping, a learned
-    scale for each input, the neural tangent parametrisation, and SELU with a learned share of the identity.
+    scale for each input, the neural tangent parametrization, and SELU with a learned share of the identity.
 
     For sparse features, or tables that are read in batches, use :class:`~legendretron.LegendreTronClassifier`.
 
@@ -358,8 +358,8 @@ class LegendreNetClassifier(SavedModel, LabelQuality):
         path = LogisticPath(problem)
         linear = _search_coarsely(path)
         dtype = torch.float64 if self.dtype == "float64" else torch.float32
-        inputs = NetworkInputs.fit(data.X[data.rows])
-        table = LabelledTable(
+        inputs = NetworkInputs.fit(data.X[data.rows], getattr(self, "feature_names_in_", None))
+        table = LabeledTable(
             as_features(inputs.transform(data.X, dtype), dtype, device),
             inputs,
             torch.as_tensor(data.labels, device=device),
@@ -383,11 +383,11 @@ class LegendreNetClassifier(SavedModel, LabelQuality):
         elif how != "never":
             trained = [networks]
 
-            def train_with(noise: LabelNoise) -> LabelledPair:
+            def train_with(noise: LabelNoise) -> LabeledPair:
                 trained.append(train(noise))
-                return self._labelled(trained[-1], table, data, repeats)
+                return self._labeled(trained[-1], table, data, repeats)
 
-            rates, matrix = find_noise(problem, self._labelled(networks, table, data, repeats), train_with, how)
+            rates, matrix = find_noise(problem, self._labeled(networks, table, data, repeats), train_with, how)
             found = FittedNoise(data.n_classes, rates, known=False, matrix=matrix)
             if matrix is not None:
                 networks, noise = trained[-1], found.make_noise()
@@ -430,17 +430,15 @@ class LegendreNetClassifier(SavedModel, LabelQuality):
             known_noise=known,
         )
 
-    def _labelled(
-        self, networks: _Networks, table: LabelledTable, data: _Data, repeats: list[list[Fold]]
-    ) -> LabelledPair:
+    def _labeled(self, networks: _Networks, table: LabeledTable, data: _Data, repeats: list[list[Fold]]) -> LabeledPair:
         """Predictions for held-out rows, and for rows each by a network that was trained on it."""
         others = [one[(number + 1) % len(one)][1] for one in repeats for number in range(len(one))]
         seen = logits_of(networks.model, table, others)
 
-        def rows_of(logits: np.ndarray) -> tuple[LabelledRows, np.ndarray]:
+        def rows_of(logits: np.ndarray) -> tuple[LabeledRows, np.ndarray]:
             rows = np.flatnonzero(np.isfinite(logits).all(1))
             log_p = torch.log_softmax(torch.as_tensor(logits[rows]), -1)
-            return LabelledRows(log_p, torch.as_tensor(data.labels[rows]), torch.as_tensor(data.weight[rows])), rows
+            return LabeledRows(log_p, torch.as_tensor(data.labels[rows]), torch.as_tensor(data.weight[rows])), rows
 
         held_out, rows = rows_of(networks.logits)
         return held_out, rows_of(seen)[0], rows

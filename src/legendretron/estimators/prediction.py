@@ -132,7 +132,7 @@ class ProbabilityClassifier(Classifier, BaseEstimator):  # type: ignore[misc]
         cautious : bool, default=False
             With wrong labels: whether to assume the lower end of ``noise_rate_interval_``, which makes sets larger.
         random_state : int, RandomState or None, default=None
-            Seed of randomised sets.
+            Seed of randomized sets.
 
         Returns
         -------

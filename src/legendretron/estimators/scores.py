@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from legendretron._internal.fields import BOOLEAN, check_fields, integer, number
 from legendretron._internal.parameters import spell
 
-#: How far a row of rounded probabilities may be from a sum of 1: to be recognised, and if declared as probabilities.
+#: How far a row of rounded probabilities may be from a sum of 1: to be recognized, and if declared as probabilities.
 _SLACK, _SLACK_IF_GIVEN = 0.02, 0.1
 #: The least probability that counts as one.
 _TINY = 1e-300

@@ -6,6 +6,7 @@ the label, so this is exact. A row whose shares are one and zeros is one copy, a
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -28,10 +29,13 @@ class SoftLabels(NamedTuple):
     share: np.ndarray  #: what it counts; the shares of a row sum to one
 
     @classmethod
-    def read(cls, y: Any) -> Self | None:
+    def read(
+        cls, y: Any, name: str = "y", place_of: Callable[[int], str] = lambda row: f"row {row} (from 0)"
+    ) -> Self | None:
         """Read a table of shares ``(n, C)``; None for labels ``(n,)``, which are for others to check.
 
-        Labels are the names of the columns of a data frame, and 0 to ``C - 1`` of an array.
+        Labels are the names of the columns of a data frame, and 0 to ``C - 1`` of an array. Messages call the table ``name``
+        and a row as ``place_of`` does.
 
         Examples
         --------
@@ -44,13 +48,8 @@ class SoftLabels(NamedTuple):
         if len(getattr(y, "shape", ())) != 2 or y.shape[1] < 2 or hasattr(y, "tocsr"):
             return None
         labels = np.asarray(y.columns) if hasattr(y, "columns") else np.arange(y.shape[1])
-        try:
-            shares = np.asarray(y, dtype=np.float64)
-        except (TypeError, ValueError) as error:
-            raise ValueError(
-                f"y has a column for each class, which must contain shares, from 0 to 1: {error}."
-            ) from error
-        _check(shares, labels)
+        shares = _as_numbers(y, name, place_of)
+        _check(shares, labels, name, place_of)
         if labels.dtype.kind == "O" and all(isinstance(label, str) for label in labels):
             labels = labels.astype(str)
         shares = shares / shares.sum(1, keepdims=True)
@@ -76,34 +75,57 @@ class SoftLabels(NamedTuple):
         return X[self.row] if self.has_copies else X, self.y, weight
 
 
-def _check(shares: np.ndarray, labels: np.ndarray) -> None:
+def _as_numbers(y: Any, name: str, place_of: Callable[[int], str]) -> np.ndarray:
+    try:
+        return np.asarray(y, dtype=np.float64)
+    except (TypeError, ValueError):
+        for row, values in enumerate(np.asarray(y, dtype=object).tolist()):
+            for value in values:
+                try:
+                    float(value)
+                except (TypeError, ValueError) as error:
+                    raise _no_shares(name, value, place_of(row)) from error
+        raise
+
+
+def _no_shares(name: str, got: object, place: str) -> ValueError:
+    return ValueError(f"{name} must contain shares of the classes, from 0 to 1, got {got!r} in {place}.")
+
+
+def _check(shares: np.ndarray, labels: np.ndarray, name: str, place_of: Callable[[int], str]) -> None:
     if len(set(labels.tolist())) < len(labels):
-        raise ValueError(f"y must have a column for each class, but some have the same name: {labels.tolist()[:10]}.")
+        raise ValueError(
+            f"{name} must have a column for each class, but some have the same name: {labels.tolist()[:10]}."
+        )
     if not len(shares):
-        raise ValueError("y holds no rows; give at least two.")
+        raise ValueError(f"{name} must have at least two rows, got none.")
     if not np.isfinite(shares).all() or (shares < 0.0).any():
         row = int(np.flatnonzero((~np.isfinite(shares) | (shares < 0.0)).any(1))[0])
-        raise ValueError(
-            f"y must contain shares of the classes, from 0 to 1, got {shares[row].tolist()} in row {row} (from 0)."
-        )
+        raise _no_shares(name, shares[row].tolist(), place_of(row))
     total = shares.sum(1)
     wrong = np.flatnonzero(np.abs(total - 1.0) > ROUNDING)
     if len(wrong):
         row = int(wrong[0])
-        counts = (shares == np.round(shares)).all()
-        way = (
-            "if these are votes, divide each row by their number, y / y.sum(1, keepdims=True); if a row may have several "
-            "labels, fit a classifier for each column, as sklearn.multioutput.MultiOutputClassifier does"
-            if counts
-            else "divide each row by its sum"
-        )
+        way = "divide each row by its sum"
+        if (shares == np.round(shares)).all():
+            divided, several = "", ""
+            if name == "y":  # in Python
+                divided, several = (
+                    ", y / y.sum(1, keepdims=True)",
+                    ", as sklearn.multioutput.MultiOutputClassifier does",
+                )
+            way = (
+                f"if these are votes, divide each row by their number{divided}; if a row may have several labels, fit a "
+                f"classifier to each column{several}"
+            )
         raise ValueError(
-            f"y has a column for each class, so the shares of a row must sum to 1, but those of row {row} (from 0) sum to "
-            f"{total[row]:g}; {way}."
+            f"{name} must have a column for each class, whose shares sum to 1 in each row, but those of {place_of(row)} sum "
+            f"to {total[row]:g}; {way}."
         )
     if len(empty := np.flatnonzero(~(shares > 0.0).any(0))):
         raise ValueError(
-            f"y must have a share of every class in some row, but there is none of {labels[empty[0]]!r}; leave it out."
+            f"{name} must have a share of every class in some row, but class {labels.tolist()[empty[0]]!r} has none; leave "
+            "its column out."
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -11,6 +12,7 @@ import torch
 from sklearn.preprocessing import StandardScaler
 
 from legendretron._internal.chunks import chunks
+from legendretron._internal.columns import too_large
 from legendretron._internal.parameters import spell
 
 
@@ -22,8 +24,11 @@ class Standardizer:
     scale: np.ndarray
 
     @staticmethod
-    def fit(X: Any, weight: np.ndarray, standardize: bool) -> Standardizer:
-        """Return the weighted means and deviations of features, means of zero if they are sparse, or the identity."""
+    def fit(X: Any, weight: np.ndarray, standardize: bool, names: Sequence[str] | None = None) -> Standardizer:
+        """Return the weighted means and deviations of features, means of zero if they are sparse, or the identity.
+
+        ``names`` are those of the features, for messages.
+        """
         mean, scale = np.zeros(X.shape[1]), np.ones(X.shape[1])
         if standardize:
             sparse = scipy.sparse.issparse(X)
@@ -35,11 +40,11 @@ class Standardizer:
             mean = mean if sparse else scaler.mean_.astype(np.float64)
             scale = scaler.scale_.astype(np.float64)
             if not np.isfinite(scale).all():
-                raise ValueError(f"{spell('X')} has features too large to take a variance of; scale them first.")
+                raise too_large(~np.isfinite(scale), names, "variance")
         return Standardizer(mean, scale)
 
     def transform(self, X: Any) -> Any:
-        """Standardise features; sparse ones are only scaled, and need a mean of zero.
+        """Standardize features; sparse ones are only scaled, and need a mean of zero.
 
         Where there is nothing to scale, ``X`` itself is returned, not a copy.
         """
@@ -73,7 +78,7 @@ class Standardized(Standardizer):
     bias: torch.Tensor
     moments: tuple[torch.Tensor, ...] | None = None
 
-    def move_centre(self) -> Self:
+    def move_center(self) -> Self:
         """The same model with the means moved into the bias, so that sparse features can stay sparse."""
         shift = torch.as_tensor(self.mean / self.scale, dtype=torch.float64) @ self.weight.double()
         return replace(self, mean=np.zeros_like(self.mean), bias=(self.bias.double() - shift).to(self.bias.dtype))

@@ -1,4 +1,4 @@
-"""Rows of a source as a fit needs them: labelled by number, weighted, held out or sampled by a hash of their number."""
+"""Rows of a source as a fit needs them: labeled by number, weighted, held out or sampled by a hash of their number."""
 
 from __future__ import annotations
 

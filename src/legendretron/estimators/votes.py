@@ -16,7 +16,7 @@ from legendretron.calibration.prediction_sets import SetCalibration
 from legendretron.estimators.label_noise import FittedNoise
 from legendretron.estimators.soft_labels import ROUNDING
 from legendretron.links.noise_models import mix_with_uniform, replaced_share, wrong_share
-from legendretron.tuning.problem import LabelledRows
+from legendretron.tuning.problem import LabeledRows
 from legendretron.tuning.rules import FEW
 from legendretron.tuning.scores import SURE_ERRORS
 from legendretron.tuning.wrong_labels import HIGHEST, LEAST_SHARE, TEMPERATURES, FoundNoise, estimate_rates
@@ -123,7 +123,7 @@ def combine_votes(copies: np.ndarray, weight: np.ndarray, n_classes: int) -> Com
     return CombinedVotes(combined[0], replaced_share(1.0 - float(part @ correct), n_classes), *combined[1:])
 
 
-def find_ambiguity(votes: CombinedVotes, held_out: LabelledRows, found: float) -> FoundNoise | None:
+def find_ambiguity(votes: CombinedVotes, held_out: LabeledRows, found: float) -> FoundNoise | None:
     """No noise, if votes differ because some rows are ambiguous; None if they differ because some votes are wrong.
 
     ``held_out`` has the majority as labels, and ``found`` is the rate of noise that a fit to it has found. Rows are
@@ -172,7 +172,7 @@ def fit_votes(
     sets, none = estimator._sets, None
     if sets is not None:
         p = torch.as_tensor(sets.proba.astype(np.float64)).clamp_min(1e-300)
-        held_out = LabelledRows(p.log(), torch.as_tensor(sets.labels), torch.as_tensor(sets.weight))
+        held_out = LabeledRows(p.log(), torch.as_tensor(sets.labels), torch.as_tensor(sets.weight))
         found = estimator._noise
         none = find_ambiguity(votes, held_out, 0.0 if found is None else found.rates.rate)
     if none is None:

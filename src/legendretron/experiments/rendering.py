@@ -15,7 +15,7 @@ from legendretron._internal.files import write_atomically
 from legendretron.experiments.experiment import Record
 from legendretron.experiments.results import Mean
 from legendretron.experiments.store import round_floats
-from legendretron.plots.axes import COLOURS, LINES, MARKERS, axes_or_new, picture_bytes
+from legendretron.plots.axes import COLORS, LINES, MARKERS, axes_or_new, picture_bytes
 
 
 def panels_for(titles: Sequence[str], size: tuple[float, float], columns: int = 0, **options: Any) -> list[Any]:
@@ -63,7 +63,7 @@ def draw_curves(curves: Curves, path: Path, axes: tuple[str, str], ticks: Mappin
             panel.errorbar(
                 places * 1.04**shift if axis.get("xscale") == "log" else places + 0.008 * width * shift,
                 [mean.value for _, mean in points], yerr=[2.0 * np.nan_to_num(mean.error) for _, mean in points],
-                color=COLOURS[m % len(COLOURS)], marker=MARKERS[m % len(MARKERS)], linestyle=LINES[m % len(LINES)],
+                color=COLORS[m % len(COLORS)], marker=MARKERS[m % len(MARKERS)], linestyle=LINES[m % len(LINES)],
                 markersize=5, linewidth=1.5, elinewidth=1.2, capsize=2.5, label=model,
             )  # fmt: skip
         panel.set(xlabel=axes[0], **axis)
@@ -87,7 +87,7 @@ def draw_dots(dots: Dots, path: Path, label: str, **axis: Any) -> Path:
                 [mean.value for mean in means.values()],
                 [names.index(name) + (m - (len(models) - 1) / 2) * 0.17 for name in means],
                 xerr=[2.0 * np.nan_to_num(mean.error) for mean in means.values()],
-                color=COLOURS[m % len(COLOURS)], marker=MARKERS[m % len(MARKERS)], linestyle="", elinewidth=1,
+                color=COLORS[m % len(COLORS)], marker=MARKERS[m % len(MARKERS)], linestyle="", elinewidth=1,
                 # hollow ones go around what they are compared with
                 markersize=8 if hollow else 4, markerfacecolor="none" if hollow else None, label=model,
             )  # fmt: skip
@@ -95,7 +95,8 @@ def draw_dots(dots: Dots, path: Path, label: str, **axis: Any) -> Path:
         panel.set_yticks(range(len(names)), [name.replace(" (", "\n(") for name in names])
         panel.grid(axis="x", color="0.9")
     panels[0].invert_yaxis()
-    return save_panels(panels, path, ncols=3, title="bars: two standard errors")
+    repeated = any(mean.error > 0.0 for own in dots.values() for means in own.values() for mean in means.values())
+    return save_panels(panels, path, ncols=3, title="bars: two standard errors" if repeated else None)
 
 
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -131,7 +131,7 @@ class Link(nn.Module, ABC):
         return link.to(device=device, dtype=dtype)  # a constructor need not have these arguments
 
     def penalty_centre(self) -> dict[str, float]:
-        """Values of parameters, by name, towards which a centred penalty pulls; 0 for those that are not listed.
+        """Values of parameters, by name, towards which a centered penalty pulls; 0 for those that are not listed.
 
         The link should be simplest there, for most links softmax+.
         """
@@ -216,7 +216,7 @@ class Link(nn.Module, ABC):
         return functional_call(self, wide, (z,)).to(rows.dtype)
 
     def _predictors_of_logits(self, logits: Tensor) -> Tensor:
-        """Differences to the last logit, on which the link is initialised if it has to be."""
+        """Differences to the last logit, on which the link is initialized if it has to be."""
         z = _from_logits(logits)
         if self.n_classes == 2:  # a class may be impossible: a large number replaces infinity, since inf * 0 is NaN
             large = torch.finfo(z.dtype).max ** 0.5
@@ -357,7 +357,7 @@ class Link(nn.Module, ABC):
 
         Computed in float32 at least, also within ``torch.autocast`` and for parameters of half precision.
 
-        In training mode the first batch of at least two rows also initialises the link, see :meth:`initialize`. With
+        In training mode the first batch of at least two rows also initializes the link, see :meth:`initialize`. With
         ``torch.distributed`` running, the batches of all processes are used together, so all of them must take part.
 
         Parameters
@@ -399,7 +399,7 @@ class Link(nn.Module, ABC):
         return log_proba if log_proba.dim() == z.dim() else log_proba.reshape(*z.shape[:-1], self.n_classes)
 
     def _initialize_once(self, rows: Tensor) -> None:
-        """In training mode, initialise the link on the first batch; all processes or none must call this."""
+        """In training mode, initialize the link on the first batch; all processes or none must call this."""
         if not self.training or not self.needs_batch or (rows.shape[-2] < 2 and n_ranks() == 1):
             return
         # private, but there is no public way to ask whether torch.func is active
@@ -465,19 +465,19 @@ class Link(nn.Module, ABC):
 
     @property
     def needs_batch(self) -> bool:
-        """Whether the link still has to be initialised by :meth:`initialize`."""
+        """Whether the link still has to be initialized by :meth:`initialize`."""
         return False
 
     @torch.no_grad()
     def initialize(self, z: Tensor, weight: Tensor | None = None, *, across_ranks: bool = False) -> None:
-        """Initialise what depends on a first batch ``(..., C - 1)``, optionally with weights ``(...)``.
+        """Initialize what depends on a first batch ``(..., C - 1)``, optionally with weights ``(...)``.
 
-        Most links have nothing to initialise. With ``across_ranks``, the batch is this process's part of a batch that is
+        Most links have nothing to initialize. With ``across_ranks``, the batch is this process's part of a batch that is
         spread over all processes of the default group, and all of them must call this method.
         """
 
     def keep_start(self) -> None:
-        """Mark as initialised what :meth:`initialize` would set: from now on only training changes it."""
+        """Mark as initialized what :meth:`initialize` would set: from now on only training changes it."""
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any) -> None:
         for name, tensor in chain(self.named_parameters(), self.named_buffers()):  # buffers, if the link is frozen

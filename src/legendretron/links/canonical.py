@@ -36,7 +36,7 @@ class CanonicalLink(Link):
     run_shape : tuple of int
         The run axes.
     generator : torch.Generator, optional
-        Random generator of the initialisation.
+        Random generator of the initialization.
     device, dtype : optional
         Device and dtype of the parameters.
 

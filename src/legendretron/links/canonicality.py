@@ -110,7 +110,7 @@ def canonicality(link: Link, z: Tensor, *, max_pairs: int = 100_000, seed: int =
 def jacobian_defects(link: Link, z: Tensor) -> JacobianDefects:
     r"""Measure how far the Jacobian ``J`` of a link is from symmetric and from positive definite, point by point.
 
-    Thresholds are those of :func:`canonicality`, which summarises these numbers.
+    Thresholds are those of :func:`canonicality`, which summarizes these numbers.
 
     Parameters
     ----------

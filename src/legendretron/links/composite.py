@@ -44,12 +44,12 @@ class CompositeLink(Link):
     network : {"ficnn", "cpflow"}
         The network described in the paper, or the one used for its tables.
     init : {"identity", "centred", "paper"}
-        ``"identity"``: start near softmax+. ``"centred"``: the same, with weights for a penalty that is centred at softmax+,
+        ``"identity"``: start near softmax+. ``"centred"``: the same, with weights for a penalty that is centered at softmax+,
         see :class:`~legendretron.potentials.FICNN`. ``"paper"``: random, as in the paper.
     run_shape : tuple of int
         The run axes.
     generator : torch.Generator, optional
-        Random generator of the initialisation.
+        Random generator of the initialization.
     device, dtype : optional
         Device and dtype of the parameters.
 
@@ -157,12 +157,12 @@ class CompositeLink(Link):
 
     @property
     def needs_batch(self) -> bool:
-        """Whether a block's normalisation is not initialised yet."""
+        """Whether a block's normalization is not initialized yet."""
         return any(block.needs_batch for block in self._chain())
 
     @torch.no_grad()
     def initialize(self, z: Tensor, weight: Tensor | None = None, *, across_ranks: bool = False) -> None:
-        """Initialise the normalisation of ``network="cpflow"`` on a batch ``(..., C - 1)``; ``"ficnn"`` has none."""
+        """Initialize the normalization of ``network="cpflow"`` on a batch ``(..., C - 1)``; ``"ficnn"`` has none."""
         rows = self._rows("z", z, self.n_classes - 1)
         with full_precision(rows):
             for block in self._chain():
@@ -170,6 +170,6 @@ class CompositeLink(Link):
                 rows = block._gradient(rows)
 
     def keep_start(self) -> None:
-        """Mark the normalisation as initialised: from now on only training changes it."""
+        """Mark the normalization as initialized: from now on only training changes it."""
         for block in self._chain():
             block.keep_start()

@@ -77,7 +77,7 @@ def distill(link: Link, z: Any, *, n_nests: int = 8, max_iter: int = 200, seed: 
 
     .. math:: \min_\theta \; \tfrac1n \sum_i \mathrm{KL}\bigl(p(z_i) \,\|\, q_\theta(z_i)\bigr).
 
-    L-BFGS minimises this in float64, from softmax+ and from a random start, and the better result is returned. It may be a
+    L-BFGS minimizes this in float64, from softmax+ and from a random start, and the better result is returned. It may be a
     local minimum, since the problem is not convex in :math:`\theta`. Canonical links are monotone, so part of the gap may
     remain for any of them; :func:`canonicality` measures how far the link is from being monotone. A canonical link is
     returned as a copy.

@@ -138,7 +138,7 @@ class SymmetricNoise(LabelNoise):
 
     .. math:: q = (1 - \epsilon)\, p + \epsilon / C
 
-    The simplex is shrunk towards its centre: no observed probability is below :math:`\epsilon / C`, and no log-loss above
+    The simplex is shrunk towards its center: no observed probability is below :math:`\epsilon / C`, and no log-loss above
     :math:`\log(C / \epsilon)`. Since a label can be replaced by itself, the share of wrong labels is
     :math:`\epsilon (C - 1) / C`.
 
@@ -311,7 +311,7 @@ class TransitionNoise(LabelNoise):
 
     def _log_matrix(self, dtype: torch.dtype | None = None) -> Tensor:
         raw = _widen(self.log_matrix, dtype)
-        # learned rows need not be normalised
+        # learned rows need not be normalized
         return torch.log_softmax(raw, dim=-1) if self.learned else raw
 
     def matrix(self, dtype: torch.dtype | None = None) -> Tensor:

@@ -107,7 +107,7 @@ class NoisyLink(Link):
         self.noise.reset_parameters(generator)
 
     def penalty_centre(self) -> dict[str, float]:
-        """That of the true link; noise is not penalised."""
+        """That of the true link; noise is not penalized."""
         return {f"clean.{name}": value for name, value in self.clean.penalty_centre().items()}
 
     def unpenalized(self) -> tuple[str, ...]:
@@ -189,7 +189,7 @@ class NoisyLink(Link):
     def _potential(self, z: Tensor) -> Tensor:
         return self._canonical_losses(z)[..., -1]
 
-    # --- initialisation is that of the true link ---
+    # --- initialization is that of the true link ---
 
     @property
     def needs_batch(self) -> bool:

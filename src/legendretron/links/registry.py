@@ -186,7 +186,7 @@ def make_link(
     n_classes : int
         ``C``.
     init : str, optional
-        Initialisation, for links that have more than one.
+        Initialization, for links that have more than one.
     generator, device, dtype : optional
         Random generator, device and dtype of the parameters; links without parameters need none.
     **settings

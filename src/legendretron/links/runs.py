@@ -121,7 +121,7 @@ def _settings(link: Link) -> list[tuple[object, ...]]:
 
 
 def _plain(attributes: dict[str, Any]) -> dict[str, Any]:
-    # initialisation and training mode are not properties of the map
+    # initialization and training mode are not properties of the map
     settings = {k: v for k, v in attributes.items() if k not in ("init", "training") and not k.startswith("_")}
     return {k: v for k, v in settings.items() if isinstance(v, bool | int | float | str | tuple)}
 

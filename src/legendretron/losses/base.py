@@ -41,7 +41,7 @@ class ProperLoss(nn.Module, ABC):
     (True, True)
     """
 
-    #: whether p is the only minimiser
+    #: whether p is the only minimizer
     strictly_proper: bool = True
     #: number of classes the loss is made for; None for any
     n_classes: int | None = None

@@ -152,7 +152,7 @@ class CanonicalLoss(LinkLoss):
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         before = list(self.canonical_link.buffers())
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call] # it moves a module, or changes its dtype
-        # not after to_empty: a table of uninitialised memory would take long, and be wrong
+        # not after to_empty: a table of uninitialized memory would take long, and be wrong
         if all(_keeps_values(a, b) for a, b in zip(before, self.canonical_link.buffers(), strict=True)):
             self._prepare()
         return self

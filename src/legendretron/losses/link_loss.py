@@ -26,7 +26,7 @@ def device_of(link: Link) -> torch.device:
 
 
 def freeze_copy(link: AnyLink) -> AnyLink:
-    """Return a copy in evaluation mode whose parameters are buffers, so that no optimiser finds them.
+    """Return a copy in evaluation mode whose parameters are buffers, so that no optimizer finds them.
 
     ``reset_parameters`` of the copy, and of each of its parts, restores these values, or those that a state dict brought
     later, also in memory that holds no values yet.

@@ -28,7 +28,7 @@ _PATIENCE = 20
 _MOST_KEPT = 2**26
 
 
-class LabelledTable(NamedTuple):
+class LabeledTable(NamedTuple):
     """Rows to train on."""
 
     features: Features  #: inputs of the networks, ``N`` rows
@@ -81,7 +81,7 @@ class FoldSettings(NamedTuple):
 
 
 def train_folds(
-    table: LabelledTable, folds: list[Fold], settings: FoldSettings, noise: LabelNoise | None = None
+    table: LabeledTable, folds: list[Fold], settings: FoldSettings, noise: LabelNoise | None = None
 ) -> tuple[NetworkModel, TrainingResult]:
     """Train a network on each fold, and keep its best step by the log-loss of the rows that are held out."""
     like = table.weight
@@ -122,7 +122,7 @@ def train_folds(
 
 
 def held_out_logits(
-    model: NetworkModel, result: TrainingResult, table: LabelledTable, repeats: list[list[Fold]]
+    model: NetworkModel, result: TrainingResult, table: LabeledTable, repeats: list[list[Fold]]
 ) -> np.ndarray:
     """Logits ``(len(repeats), N, C)`` of rows by networks that have not seen them; NaN for rows that were not held out.
 
@@ -145,7 +145,7 @@ def held_out_logits(
     return logits
 
 
-def logits_of(model: NetworkModel, table: LabelledTable, parts: list[np.ndarray]) -> np.ndarray:
+def logits_of(model: NetworkModel, table: LabeledTable, parts: list[np.ndarray]) -> np.ndarray:
     """Mean logits ``(N, C)`` of rows by the networks whose part they are in; NaN for rows in no part."""
     total = np.zeros((table.features.n_rows, table.n_classes))
     times = np.zeros(len(total))

@@ -10,18 +10,18 @@ import torch
 from legendretron.calibration.fitting import Calibration, calibrate, draw_folds
 from legendretron.links import LabelNoise, SymmetricNoise, TransitionNoise
 from legendretron.tuning.noise_matrix import estimate_matrices
-from legendretron.tuning.problem import LabelledRows, TuningProblem
+from legendretron.tuning.problem import LabeledRows, TuningProblem
 from legendretron.tuning.wrong_labels import FoundNoise, RateEstimate, check_estimate, estimate_rates, is_believable
 
 #: Rate that networks expect whose predictions a first matrix is estimated from.
 _ROBUST = 0.5
 
 #: Predictions for held-out rows, for rows that were trained on, and the numbers of the former.
-LabelledPair = tuple[LabelledRows, LabelledRows, np.ndarray]
+LabeledPair = tuple[LabeledRows, LabeledRows, np.ndarray]
 
 
 def find_noise(
-    problem: TuningProblem, plain: LabelledPair, train_with: Callable[[LabelNoise], LabelledPair], how: str
+    problem: TuningProblem, plain: LabeledPair, train_with: Callable[[LabelNoise], LabeledPair], how: str
 ) -> tuple[FoundNoise, np.ndarray | None]:
     """Look for wrong labels, and train networks again if there are some.
 
@@ -50,7 +50,7 @@ def find_noise(
     return FoundNoise(rate, 1.0, 0.0, better.rate, *better.interval), None
 
 
-def _estimate(problem: TuningProblem, pair: LabelledPair) -> RateEstimate:
+def _estimate(problem: TuningProblem, pair: LabeledPair) -> RateEstimate:
     """The rate that predictions speak for, checked by other rows."""
     held_out, training, rows = pair
     estimate, observed = estimate_rates(held_out, training)

@@ -15,6 +15,7 @@ mistakes, which the mean of both kinds evens out.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -23,7 +24,7 @@ import torch
 from torch import Tensor
 
 from legendretron._internal.chunks import chunks
-from legendretron._internal.parameters import spell
+from legendretron._internal.columns import too_large
 
 #: Where inputs end.
 LIMIT = 3.0
@@ -59,15 +60,15 @@ class NetworkInputs:
     slope: np.ndarray  #: one over its width
 
     @classmethod
-    def fit(cls, X: np.ndarray) -> Self:
-        """From rows ``(n, d)``."""
+    def fit(cls, X: np.ndarray, names: Sequence[str] | None = None) -> Self:
+        """From rows ``(n, d)``; ``names`` are those of the features, for messages."""
         some = X[:: -(-len(X) // _ENOUGH)].astype(np.float64)
         with np.errstate(over="ignore", invalid="ignore"):
             low, centre, high = np.percentile(some, (25, 50, 75), axis=0)
             half = (some.max(0) - some.min(0)) / 2.0
             scale = np.where(high > low, high - low, half)
         if not np.isfinite(half).all():
-            raise ValueError(f"{spell('X')} has features too large to take a range of; scale them first.")
+            raise too_large(~np.isfinite(half), names, "range")
         factor = np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0.0)
         return cls(centre, factor, *_cut(some, len(X)))
 

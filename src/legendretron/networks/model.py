@@ -50,7 +50,7 @@ def layer_sizes(n_features: int, hidden: Sequence[int], n_classes: int) -> list[
 
 
 def fade(share: np.ndarray) -> np.ndarray:
-    """Factor of what regularises, after a share of the steps: 1 in the first half, then down to 0 along half a cosine.
+    """Factor of what regularizes, after a share of the steps: 1 in the first half, then down to 0 along half a cosine.
 
     Examples
     --------
@@ -76,7 +76,7 @@ class NetworkModel(Model):
     noise : LabelNoise, optional
         How true labels become observed ones; its rate is not learned.
     dropout, weight_decay, label_smoothing : float
-        How it is regularised. The first two fade in the second half of the steps. The decay is that of the weights alone, in
+        How it is regularized. The first two fade in the second half of the steps. The decay is that of the weights alone, in
         units of the rate.
     n_steps : int
         How many there will be.

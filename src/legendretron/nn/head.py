@@ -42,7 +42,7 @@ class LegendreLink(LinkModule):
     differences lose their precision. ``C - 1`` predictors are never treated as masks. Masking the log-probabilities works
     with every link: ``log_softmax(link(logits).masked_fill(mask, -inf), dim)``.
 
-    ``CrossEntropyLoss`` and ``NLLLoss`` of the log-probabilities are equal, since these are normalised. Computations are in
+    ``CrossEntropyLoss`` and ``NLLLoss`` of the log-probabilities are equal, since these are normalized. Computations are in
     float32 at least, also within ``torch.autocast`` and for logits or parameters of half precision.
 
     Parameters
@@ -70,9 +70,9 @@ class LegendreLink(LinkModule):
     - ``"learn"`` or ``"symmetric"``: a share of the labels is replaced by a class drawn uniformly, and this share is learned,
       starting from a quarter. :attr:`noise_rate` is the share of wrong labels, which is smaller, since one in ``C`` replaced
       labels is correct by chance. Use a separate learning rate for the share, see :func:`parameter_groups`.
-    - ``"class-conditional"``: the probabilities of each class to be labelled as another are learned. Labels alone cannot
-      distinguish a class that is often mislabelled as another from one that looks like another: if :attr:`noise_rate` goes
-      to 0, add a small multiple of ``head.noise.matrix().diagonal().mean()`` to the loss, which favours noise [1]_. Too large
+    - ``"class-conditional"``: the probabilities of each class to be labeled as another are learned. Labels alone cannot
+      distinguish a class that is often mislabeled as another from one that looks like another: if :attr:`noise_rate` goes
+      to 0, add a small multiple of ``head.noise.matrix().diagonal().mean()`` to the loss, which favors noise [1]_. Too large
       a multiple finds noise that is not there.
     - a number: the known share of **wrong** labels, at least 0 and below ``(C - 1) / C``. All other classes are equally
       likely as wrong labels.
@@ -152,7 +152,7 @@ class LegendreHead(LinkModule):
     bias : bool
         Whether the linear layer has a bias.
     generator : torch.Generator, optional
-        Random generator for initialising the link; the linear layer uses the global one, like all layers of torch.
+        Random generator for initializing the link; the linear layer uses the global one, like all layers of torch.
     device, dtype : optional
         Device and dtype of the parameters.
     **settings

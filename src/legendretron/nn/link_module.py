@@ -94,7 +94,7 @@ class LinkModule(nn.Module, ABC):
         """Log-probabilities of true labels, the classes on the last axis."""
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        """Initialise all parameters again, as the constructor does, also in uninitialised memory.
+        """Initialize all parameters again, as the constructor does, also in uninitialized memory.
 
         Call it after ``to_empty``. For models of Transformers, whose ``from_pretrained`` builds networks on the meta device,
         see :func:`init_weights`. If the module is sharded over processes, all of them must call it.
@@ -132,7 +132,7 @@ class LinkModule(nn.Module, ABC):
         .. math:: P(\text{true } y \mid \text{observed } y, x) = p_y(x) T_{yy} / q_y(x)
 
         Here :math:`p` and :math:`q` are the probabilities of true and of observed labels, and :math:`T_{yy}` is the
-        probability that a row of class ``y`` is labelled correctly. Check the labels with the lowest values first. Call this
+        probability that a row of class ``y`` is labeled correctly. Check the labels with the lowest values first. Call this
         method in evaluation mode, so that dropout is off.
 
         Examples
@@ -158,7 +158,7 @@ class LinkModule(nn.Module, ABC):
     def noise_rate(self) -> float:
         r"""Share of wrong labels, :math:`1 - \frac{1}{C} \sum_i T_{ii}`, if all classes are equally frequent.
 
-        It is 0 without ``label_noise``. A learned rate is too low if the network memorises wrong labels, and it is
+        It is 0 without ``label_noise``. A learned rate is too low if the network memorizes wrong labels, and it is
         identifiable only if the network can be certain about some rows. Symmetric noise replaces a share
         ``head.noise.rate()`` of the labels by classes drawn uniformly, of which ``(C - 1) / C`` are wrong.
 
@@ -184,12 +184,12 @@ class LinkModule(nn.Module, ABC):
 
 
 def init_weights(module: nn.Module) -> bool:
-    """Initialise a module of this library, for use in the ``_init_weights`` of a Transformers model.
+    """Initialize a module of this library, for use in the ``_init_weights`` of a Transformers model.
 
     ``from_pretrained`` builds a network on the meta device, and then calls ``_init_weights`` for every module with
     parameters that were not in the file. This function resets links, potentials, noise and losses; linear layers are left to
     Transformers. A loss gets back its original values, and a link from :func:`~legendretron.links.load_link` those of its
-    file. A link that was trained in the same program would be initialised from scratch: save it, and load it.
+    file. A link that was trained in the same program would be initialized from scratch: save it, and load it.
 
     Parameters
     ----------
@@ -199,7 +199,7 @@ def init_weights(module: nn.Module) -> bool:
     Returns
     -------
     bool
-        Whether the module was reset; if not, it must be initialised elsewhere.
+        Whether the module was reset; if not, it must be initialized elsewhere.
 
     Examples
     --------

@@ -15,7 +15,7 @@ __all__ = ["parameter_groups"]
 
 @cache
 def _known_options() -> frozenset[str]:
-    """Options of all optimisers of torch, which ignore unknown ones silently."""
+    """Options of all optimizers of torch, which ignore unknown ones silently."""
     kinds = [kind for kind in vars(optim).values() if isinstance(kind, type) and issubclass(kind, optim.Optimizer)]
     return frozenset(name for kind in kinds for name in inspect.signature(kind).parameters) - {"params", "defaults"}
 
@@ -26,7 +26,7 @@ def parameter_groups(
     network: dict[str, Any] | None = None,
     noise: dict[str, Any] | None = None,
 ) -> list[dict[str, Any]]:
-    """Return parameter groups for a torch optimiser: links, label noise, and all other parameters.
+    """Return parameter groups for a torch optimizer: links, label noise, and all other parameters.
 
     Weight decay is off for links and noise by default, since zero is not the neutral value of their parameters. The noise
     rate may have to change a lot: its learning rate should be ten times that of the network, or more.
@@ -36,8 +36,8 @@ def parameter_groups(
     model : Module
         A network with any number of links, on their own or inside heads.
     link, network, noise : dict, optional
-        Options of the groups, such as ``{"lr": 1e-2, "weight_decay": 1e-4}``, for any optimiser in ``torch.optim``. All
-        others default to those of the optimiser. For optimisers of your own, set options in the returned groups.
+        Options of the groups, such as ``{"lr": 1e-2, "weight_decay": 1e-4}``, for any optimizer in ``torch.optim``. All
+        others default to those of the optimizer. For optimizers of your own, set options in the returned groups.
 
     Returns
     -------
@@ -51,8 +51,8 @@ def parameter_groups(
     >>> from legendretron.nn import LegendreHead
     >>> net = nn.Sequential(nn.Linear(5, 16), nn.ReLU(), LegendreHead(16, 3))
     >>> groups = parameter_groups(net, link={"lr": 1e-2})
-    >>> optimiser = torch.optim.AdamW(groups, lr=1e-3)
-    >>> [(group["name"], group["lr"], group["weight_decay"]) for group in optimiser.param_groups]
+    >>> optimizer = torch.optim.AdamW(groups, lr=1e-3)
+    >>> [(group["name"], group["lr"], group["weight_decay"]) for group in optimizer.param_groups]
     [('network', 0.001, 0.01), ('link', 0.01, 0.0)]
 
     With a learned noise rate:
@@ -63,11 +63,11 @@ def parameter_groups(
     """
     for name, options in (("link", link), ("network", network), ("noise", noise)):
         if options is not None and (not isinstance(options, dict) or {"params", "name"} & set(options)):
-            raise ValueError(f"{name} must be a dict of optimiser options such as {{'lr': 0.01}}, got {options!r}.")
+            raise ValueError(f"{name} must be a dict of optimizer options such as {{'lr': 0.01}}, got {options!r}.")
         if unknown := [option for option in options or {} if option not in _known_options()]:
             raise ValueError(
-                f"{name} holds {unknown[0]!r}, which is an option of no optimiser in torch.optim, so that it would be "
-                "ignored; the learning rate is 'lr'. If your own optimiser has it, set it in the groups that are returned."
+                f"{name} holds {unknown[0]!r}, which is an option of no optimizer in torch.optim, so that it would be "
+                "ignored; the learning rate is 'lr'. If your own optimizer has it, set it in the groups that are returned."
             )
 
     def of(kind: type[nn.Module]) -> set[int]:

@@ -152,11 +152,11 @@ def picture(named: Sequence[Curve], learned: Sequence[Curve], missing: Sequence[
         f"Learned on {problem}": [log, *(curve for curve in learned if curve.problem == problem)]
         for problem in problems
     }
-    # a method has the same colour in all panels
+    # a method has the same color in all panels
     methods = list(dict.fromkeys(curve.name for curve in learned if curve.distance(log.loss_1) >= _SAME))
     axes = axes_or_new(None, ncols=len(groups), figsize=(1.2 + 3.8 * len(groups), 5.2), sharey=True, squeeze=False)[0]
     for ax, problem, (title, curves) in zip(axes, ["", *problems], groups.items(), strict=True):
-        colours = methods if problem else [curve.name for curve in named[1:]]
+        colors = methods if problem else [curve.name for curve in named[1:]]
         lines: list[Line] = []
         seen: set[str] = set()  # of several seeds, one is in the legend
         for curve in curves:
@@ -167,7 +167,7 @@ def picture(named: Sequence[Curve], learned: Sequence[Curve], missing: Sequence[
             elif curve is log:
                 lines.append(Line(curve.probability, curve.loss_1, name, "0.65", width=5.0))
             else:
-                n = colours.index(curve.name)
+                n = colors.index(curve.name)
                 lines.append(Line(curve.probability, curve.loss_1, name, n, LINES[n % len(LINES)]))
             seen.add(curve.name)
         nowhere = np.full(2, np.nan)

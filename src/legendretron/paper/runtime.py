@@ -134,7 +134,7 @@ def report(records: list[Record], folder: Path) -> list[Path]:
             f"{CPU_MONTH / total:,.0f} times as long."
         )
     sections = [
-        f"# Time of {'the whole' if whole else 'a part of the'} table of LIBSVM data sets",
+        f"# Time to train {'the whole' if whole else 'a part of the'} table of LIBSVM data sets",
         "Random data of the published shapes, since some of the data sets have to be fetched by hand; all trainings of a "
         "row side by side. Where all epochs take less than a minute, all are timed; elsewhere a few are timed and "
         "**extrapolated** to the recipe's number. Reading files is not included.",

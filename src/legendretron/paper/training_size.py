@@ -130,7 +130,7 @@ def markdown(rows: list[dict[str, Any]], records: Sequence[Record]) -> list[str]
         "class against the rest whose probabilities are divided by their sum; LR tuned is logistic regression near its "
         "minimum, with a penalty chosen by the log-loss on a fifth of the training images. A seed draws its training images "
         "uniformly without replacement, the same for all models, and smaller sets are parts of larger ones: at all images "
-        "that there are, seeds differ only in start and order of training. Pixels are centred by their means and divided by "
+        "that there are, seeds differ only in start and order of training. Pixels are centered by their means and divided by "
         "their mean deviation, both of all training images that are there.",
         means("accuracy", 2),
         *_not_there(rows),
@@ -245,7 +245,7 @@ def _side_by_side(
 def _one_against_rest(
     settings: Any, X: np.ndarray, y: np.ndarray, train: np.ndarray, test: np.ndarray, seed: int
 ) -> dict[str, Any]:
-    """One binary model per class; the probabilities of the classes are theirs, normalised to sum to one."""
+    """One binary model per class; the probabilities of the classes are theirs, normalized to sum to one."""
     if len(np.unique(y[train])) < len(np.unique(y)):
         raise ValueError(f"the {len(train)} training images drawn with seed {seed} miss a class; use a larger size.")
     began = time.perf_counter()

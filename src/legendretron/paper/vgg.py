@@ -166,6 +166,7 @@ RECIPE = {
     "schedule": "cosine",
     "weight_decay": 0.01,
     "precision": "float32, TF32 in convolutions where there is",
+    # as records have it
     "pixels": "centred and scaled by mean and deviation of all training pixels; no augmentation",
 }
 #: Class and options of each network.
@@ -182,14 +183,14 @@ def recipe(model: str, dataset: str) -> dict[str, Any]:
 
 
 def network_of(settings: Mapping[str, Any], seed: int) -> VGG5:
-    """A new network. The convolutions are initialised first, so all networks of a seed start with the same ones."""
+    """A new network. The convolutions are initialized first, so all networks of a seed start with the same ones."""
     torch.manual_seed(seed)
     kind = {"VGG5": VGG5, "VGGTron": VGGTron}[settings["network"]]
     return kind(**settings["options"])
 
 
-def centred_images(images: ImageSet, device: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Images and labels to train on, and to test on, with pixels centred and scaled; test labels stay on the CPU."""
+def centered_images(images: ImageSet, device: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Images and labels to train on, and to test on, with pixels centered and scaled; test labels stay on the CPU."""
     mean, deviation = float(images.train_images.mean()), float(images.train_images.std())
 
     def on_device(pixels: np.ndarray) -> Tensor:
@@ -213,7 +214,7 @@ def _fastest_convolutions() -> Iterator[None]:
 def execute_networks(batch: Batch, resources: Resources) -> Outcome:
     """Train each run's network on all training images, and test it on all test images."""
     images = load_images(batch.dataset, resources.data)
-    x, y, x_test, y_test = centred_images(images, resources.device)
+    x, y, x_test, y_test = centered_images(images, resources.device)
     runs = []
     for run in batch.runs:
         network = network_of(batch.settings, run.seed)

@@ -110,26 +110,26 @@ class _Trainer:
         for group, rate in zip(groups, self.rates, strict=True):
             # a graph reads tensors, which the schedule writes into
             group["lr"] = torch.tensor(rate, device=device) if captured else rate
-        self.optimiser = torch.optim.AdamW(groups, capturable=captured)
+        self.optimizer = torch.optim.AdamW(groups, capturable=captured)
         self.graph = None
         if captured:
             start = {name: value.clone() for name, value in self.network.state_dict().items()}
             self.graph = capture_graph(self._step, device)
             # undo the warm-up steps
             self.network.load_state_dict(start)
-            for state in self.optimiser.state.values():
+            for state in self.optimizer.state.values():
                 for value in state.values():
                     value.zero_()
 
     def _step(self) -> None:
-        self.optimiser.zero_grad(set_to_none=True)
+        self.optimizer.zero_grad(set_to_none=True)
         self.loss(self.network, self.network(self.images), self.labels).backward()
-        self.optimiser.step()
+        self.optimizer.step()
 
     def step(self, images: Tensor, labels: Tensor, decay: float) -> None:
         self.images.copy_(images)
         self.labels.copy_(labels)
-        for group, rate in zip(self.optimiser.param_groups, self.rates, strict=True):
+        for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):
             if self.graph is None:
                 group["lr"] = rate * decay
             else:

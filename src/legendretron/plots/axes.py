@@ -1,4 +1,4 @@
-"""What all plots share: axes on demand, and colours that colour-blind readers can tell apart."""
+"""What all plots share: axes on demand, and colors that color-blind readers can tell apart."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from typing import Any
 import numpy as np
 
 #: Okabe and Ito's palette.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 #: Most entries of a legend inside the axes, and of one column of a legend beside them.
 _MOST_INSIDE, _MOST_IN_A_COLUMN = 6, 20
-#: Markers for the first round of colours, the second, and so on.
+#: Markers for the first round of colors, the second, and so on.
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
-#: Line styles of curves without markers: four, which does not divide the number of colours, so that all pairs differ.
+#: Line styles of curves without markers: four, which does not divide the number of colors, so that all pairs differ.
 LINES = ("-", "--", "-.", ":")
 
 
 def marker_of(number: int) -> str:
-    """Return the marker of a curve, which differs from those of earlier curves of the same colour.
+    """Return the marker of a curve, which differs from those of earlier curves of the same color.
 
     Examples
     --------
     >>> marker_of(0), marker_of(7)
     ('o', 's')
     """
-    return MARKERS[number // len(COLOURS) % len(MARKERS)]
+    return MARKERS[number // len(COLORS) % len(MARKERS)]
 
 
 def axes_or_new(ax: Any, **size: Any) -> Any:

@@ -12,7 +12,7 @@ import torch
 from legendretron._internal.validation import check_integer
 from legendretron.links import Link
 from legendretron.links.canonicality import CanonicalityCheck, canonicality, jacobian_defects
-from legendretron.plots.axes import COLOURS, add_legend_below, axes_or_new, marker_of
+from legendretron.plots.axes import COLORS, add_legend_below, axes_or_new, marker_of
 from legendretron.plots.chart import Display
 from legendretron.plots.models import core, link_of, name_models, predictors
 
@@ -48,7 +48,7 @@ class MeasuredLink:
 class CanonicalityDisplay(Display):
     """Asymmetry and definiteness of a link's Jacobian at every row of data.
 
-    To the right, Jacobians are less symmetric; below zero, in the grey area, their symmetric part is indefinite, and the
+    To the right, Jacobians are less symmetric; below zero, in the gray area, their symmetric part is indefinite, and the
     link is not monotone there. All points of a canonical link are at the left, at rounding level, where exact zeros are
     drawn as well, and above zero. The legend has the shares over all rows, and over pairs of rows.
 
@@ -125,7 +125,7 @@ class CanonicalityDisplay(Display):
             )
             (self.lines_[name],) = ax.plot(
                 np.maximum(found.asymmetry, eps), found.eigenvalue_ratio, marker_of(number),
-                color=COLOURS[number % len(COLOURS)], alpha=0.55, markersize=4,
+                color=COLORS[number % len(COLORS)], alpha=0.55, markersize=4,
                 markeredgewidth=0, label=label,
             )  # fmt: skip
         ax.set_yscale("symlog", linthresh=_LINEAR)

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from legendretron.plots.axes import COLOURS, add_legend, add_legend_below, axes_or_new, room_for_legend
+from legendretron.plots.axes import COLORS, add_legend, add_legend_below, axes_or_new, room_for_legend
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class Line:
     x: np.ndarray
     y: np.ndarray
     label: str = ""  #: in the legend; a curve without one is not there
-    colour: int | str = "0.6"  #: the number of a colour, or a grey of matplotlib
+    color: int | str = "0.6"  #: the number of a color, or a gray of matplotlib
     style: str = "-"  #: of matplotlib; ``"none"`` for points alone
     marker: str = ""  #: of matplotlib, or ``"ring"``
     low: np.ndarray | None = None  #: lower end of an interval at each point: a band, or bars if there are markers
@@ -71,8 +71,8 @@ class Chart:
 
 def _draw_line(line: Line, ax: Any) -> tuple[Any, Any]:
     """Draw a curve; return it, and what stands for it in the legend."""
-    colour = COLOURS[line.colour % len(COLOURS)] if isinstance(line.colour, int) else line.colour
-    look: dict[str, Any] = {"color": colour, "linestyle": line.style, "linewidth": line.width, "alpha": line.opacity}
+    color = COLORS[line.color % len(COLORS)] if isinstance(line.color, int) else line.color
+    look: dict[str, Any] = {"color": color, "linestyle": line.style, "linewidth": line.width, "alpha": line.opacity}
     look["label"] = line.label or None
     if line.steps:
         drawn = ax.stairs(line.y, line.x, **look)
@@ -90,7 +90,7 @@ def _draw_line(line: Line, ax: Any) -> tuple[Any, Any]:
         return bars.lines[0], bars
     (drawn,) = ax.plot(line.x, line.y, **look)
     if line.low is not None and line.high is not None and np.isfinite(line.low).any():
-        ax.fill_between(line.x, line.low, line.high, color=colour, alpha=0.2, linewidth=0)
+        ax.fill_between(line.x, line.low, line.high, color=color, alpha=0.2, linewidth=0)
     return drawn, drawn
 
 

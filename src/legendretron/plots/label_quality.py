@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from legendretron._internal.arguments import check_choice
 from legendretron.calibration.prediction_sets import SetCalibration
-from legendretron.plots.axes import COLOURS, add_legend_below
+from legendretron.plots.axes import COLORS, add_legend_below
 from legendretron.plots.chart import Chart, Display, Line
 from legendretron.plots.models import core, single
 
@@ -208,7 +208,7 @@ class PredictionSetDisplay(Display):
         super().plot(ax)
         right = self.ax_.twinx()
         (self.lines_["size"],) = right.plot(
-            self.asked, self.size, "s:", color=COLOURS[1], markersize=4, label="mean number of classes in a set"
+            self.asked, self.size, "s:", color=COLORS[1], markersize=4, label="mean number of classes in a set"
         )
         right.set(ylabel="classes", ylim=(0.0, 1.1 * max(1.0, float(self.size.max()))))
         add_legend_below(self.ax_, [*self.lines_.values()])

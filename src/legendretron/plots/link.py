@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from legendretron._internal.validation import check_choice, check_integer, check_open_unit
-from legendretron.plots.axes import COLOURS, LINES
+from legendretron.plots.axes import COLORS, LINES
 from legendretron.plots.chart import Chart, Display, Line, line_width
 from legendretron.plots.models import core, format_label, inverse_link, link_of, name_models, predictors, sigmoid_unit
 
@@ -43,7 +43,7 @@ class LinkDisplay(Display):
     of : str
         Whose probability it is, for the label of the vertical axis.
     unit : {"own", "sigmoid"}
-        In which unit the predictors are; the sigmoid's has the sigmoid drawn in grey.
+        In which unit the predictors are; the sigmoid's has the sigmoid drawn in gray.
 
     Attributes
     ----------
@@ -154,7 +154,7 @@ class LinkDisplay(Display):
         if self.unit == "sigmoid":
             lines.append(Line(self.z, expit(self.z), "sigmoid", "0.75", width=4.0))
         for number, (name, p) in enumerate(self.curves.items()):
-            style = LINES[number // len(COLOURS) % len(LINES)]
+            style = LINES[number // len(COLORS) % len(LINES)]
             low, high = self.bands.get(name, (None, None))
             width = line_width(number)
             lines.append(Line(self.z, p, name, number, style, low=low, high=high, width=width, name=name))

@@ -36,7 +36,7 @@ class LossDisplay(Display):
 
     With the probability ``q`` of the second class, partial losses are what a forecast costs if a label is true,
     :math:`\ell_1(q)` and :math:`\ell_2(q)`, and the Bayes risk is what an honest forecast costs on average,
-    :math:`(1 - q) \ell_1(q) + q\, \ell_2(q)`. Colours are models, line styles are quantities. The log-loss is drawn in grey.
+    :math:`(1 - q) \ell_1(q) + q\, \ell_2(q)`. Colors are models, line styles are quantities. The log-loss is drawn in gray.
 
     The unit of a learned loss is that of its predictor, which is arbitrary, since weights can be multiplied by anything. By
     default losses are therefore scaled to a Bayes risk of log 2 at one half, as that of the log-loss.
@@ -165,7 +165,7 @@ class LossDisplay(Display):
         return cls(q[:, 1], found, classes, scale).plot(ax=ax, log_loss=log_loss)
 
     def chart(self, *, log_loss: bool = True) -> Chart:
-        """Return what is to be drawn, the log-loss in grey if it is wanted."""
+        """Return what is to be drawn, the log-loss in gray if it is wanted."""
         q, lines = self.probability, []
         if log_loss:
             own = partial_losses(LogLoss(), np.stack([1 - q, q], 1))
@@ -182,18 +182,18 @@ class LossDisplay(Display):
         return Chart(*axes, lines, "Partial losses and Bayes risk", (0.0, 1.0), (0.0, highest), legend="below")
 
     def plot(self, ax: Any = None, *, log_loss: bool = True) -> Self:
-        """Draw on the axes given, or on new ones, the log-loss in grey if it is wanted."""
+        """Draw on the axes given, or on new ones, the log-loss in gray if it is wanted."""
         drawn = self._draw(self.chart(log_loss=log_loss), ax).lines_
         self.lines_ = {name: tuple(drawn[f"{name} {place}"] for place in range(3)) for name in self.losses}
         return self
 
 
 def _curves(
-    q: np.ndarray, partial: np.ndarray, risk: np.ndarray, name: str, colour: int | str, width: float
+    q: np.ndarray, partial: np.ndarray, risk: np.ndarray, name: str, color: int | str, width: float
 ) -> list[Line]:
     """The loss of each label, and the Bayes risk; one of them is in the legend, for the model."""
     return [
-        Line(q, values, label, colour, style, width=width)
+        Line(q, values, label, color, style, width=width)
         for values, label, style in zip((*partial.T, risk), ("", name, ""), STYLES, strict=True)
     ]
 

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from legendretron._internal.validation import check_choice, check_integer
 from legendretron.links import Link, SoftmaxLink
 from legendretron.links.canonicality import jacobian_defects
-from legendretron.plots.axes import COLOURS, axes_or_new
+from legendretron.plots.axes import COLORS, axes_or_new
 from legendretron.plots.chart import Display
 from legendretron.plots.models import (
     as_columns,
@@ -28,7 +28,7 @@ from legendretron.plots.models import (
 )
 from legendretron.plots.triangle import draw_frame, to_plane
 
-#: One marker for each class, so that they can be told apart without colours.
+#: One marker for each class, so that they can be told apart without colors.
 _MARKERS = ("o", "s", "^")
 #: How far the plane is drawn around the data, as a share of their range, and without data in units of the predictor.
 _AROUND, _WITHOUT_DATA = 0.25, 6.0
@@ -39,15 +39,15 @@ _HATCH = (0.6, 0.0, 0.0, 0.35)
 class ProbabilityMapDisplay(Display):
     """How a link of three classes turns predictors into probabilities.
 
-    In the space ``"predictors"``, the colour at a point of the plane is the mixture of the classes' colours by their
-    probabilities; black lines separate the most probable classes, and grey ones are where the largest probability is 0.9.
+    In the space ``"predictors"``, the color at a point of the plane is the mixture of the classes' colors by their
+    probabilities; black lines separate the most probable classes, and gray ones are where the largest probability is 0.9.
     Where the symmetric part of the Jacobian is indefinite, the plane is hatched: a canonical link has no such place.
 
     In the space ``"triangle"``, even lines of the plane are drawn where the link takes them in the triangle of probabilities;
-    those of the softmax are grey. The unit and the origin of predictors are arbitrary. They are chosen so that the lines of
+    those of the softmax are gray. The unit and the origin of predictors are arbitrary. They are chosen so that the lines of
     both links meet in the middle of the triangle, with cells of the same area there.
 
-    Points are rows of data, with the colours of their labels.
+    Points are rows of data, with the colors of their labels.
 
     Parameters
     ----------
@@ -190,7 +190,7 @@ class ProbabilityMapDisplay(Display):
         for k, label in enumerate(self.classes):
             own = np.empty((0, 2)) if places is None or self.columns is None else places[self.columns == k]
             (self.lines_[str(label)],) = ax.plot(
-                *own.T, marker=_MARKERS[k], color=COLOURS[k], label=format_label(label), **look
+                *own.T, marker=_MARKERS[k], color=COLORS[k], label=format_label(label), **look
             )
         beside = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0), "borderaxespad": 0.0}
         handles, labels = ax.get_legend_handles_labels()
@@ -264,7 +264,7 @@ def _unit(link: Link) -> tuple[np.ndarray, float]:
 
 
 def _pale() -> np.ndarray:
-    """Colours of the classes, light enough for points and lines in front of them."""
+    """Colors of the classes, light enough for points and lines in front of them."""
     from matplotlib.colors import to_rgb
 
-    return 1.0 - 0.55 * (1.0 - np.array([to_rgb(colour) for colour in COLOURS[:3]]))
+    return 1.0 - 0.55 * (1.0 - np.array([to_rgb(color) for color in COLORS[:3]]))

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from legendretron._internal.parameters import spell
-from legendretron.plots.axes import COLOURS, MARKERS, marker_of
+from legendretron.plots.axes import COLORS, MARKERS, marker_of
 from legendretron.plots.chart import Chart, Display, Line
 from legendretron.plots.models import core, name_models, single
 from legendretron.training import History
@@ -17,7 +17,7 @@ from legendretron.tuning.table import COLUMNS
 
 
 class TrainingDisplay(Display):
-    """Losses by epoch, one colour per model: training solid, validation dashed, its best epoch marked.
+    """Losses by epoch, one color per model: training solid, validation dashed, its best epoch marked.
 
     Parameters
     ----------
@@ -78,8 +78,8 @@ class TrainingDisplay(Display):
             train, held = (
                 np.bincount(place, history[column]) / np.bincount(place) for column in ("train_loss", "validation_loss")
             )
-            # a line of one point would not show, and later rounds of colours need something to tell them apart
-            marker = marker_of(number) if len(epochs) == 1 or number >= len(COLOURS) else ""
+            # a line of one point would not show, and later rounds of colors need something to tell them apart
+            marker = marker_of(number) if len(epochs) == 1 or number >= len(COLORS) else ""
             lines.append(Line(epochs, train, f"{name}, training", number, marker=marker, name=name))
             if np.isfinite(held).any():
                 best = int(np.nanargmin(held))
@@ -98,7 +98,7 @@ class TrainingDisplay(Display):
         return self
 
 
-_LOGISTIC = "0.35"  # grey: what the learned links, in colours, are compared with
+_LOGISTIC = "0.35"  # gray: what the learned links, in colors, are compared with
 _NOISY = "0.65"
 
 
@@ -233,9 +233,9 @@ def _by_link_alpha(links: Any) -> list[tuple[str, Any]]:
     return groups
 
 
-def _curve(rows: Any, label: str, colour: int | str, style: str, marker: str, opacity: float = 1.0) -> list[Line]:
+def _curve(rows: Any, label: str, color: int | str, style: str, marker: str, opacity: float = 1.0) -> list[Line]:
     if not len(rows):
         return []
     rows = rows.sort_values("alpha")
     x, y, bar = (rows[name].to_numpy(dtype=float) for name in ("alpha", "height", "bar"))
-    return [Line(x, y, label, colour, style, marker, y - bar, y + bar, opacity=opacity, name=label)]
+    return [Line(x, y, label, color, style, marker, y - bar, y + bar, opacity=opacity, name=label)]

@@ -194,14 +194,14 @@ class TriangleDisplay(Display):
         from matplotlib.ticker import MaxNLocator
 
         partial = [value for name, value in self.values.items() if name != "Bayes risk"]
-        # losses become infinite at the sides: colours end where the log-loss has a probability of 2 %
+        # losses become infinite at the sides: colors end where the log-loss has a probability of 2 %
         middle = (
             float(np.mean([value[np.abs(self.p - 1 / 3).sum(1).argmin()] for value in partial])) if partial else 0.0
         )
         highest = min(float(np.max(partial, initial=0.0)), middle * math.log(50) / math.log(3))
         places = to_plane(self.p)
         for panel, (name, value) in zip(self.axes_, self.values.items(), strict=True):
-            top = float(value.max()) if name == "Bayes risk" else highest  # the same colours for all labels
+            top = float(value.max()) if name == "Bayes risk" else highest  # the same colors for all labels
             levels = MaxNLocator(_LEVELS).tick_values(min(0.0, float(value.min())), top)
             drawn = panel.tricontourf(*places.T, value, levels=levels, cmap="viridis", extend="max")
             panel.tricontour(*places.T, value, levels=levels, colors="white", linewidths=0.5, alpha=0.7)

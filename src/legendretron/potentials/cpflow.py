@@ -1,4 +1,4 @@
-r"""The network behind the paper's tables: CP-Flow's input-convex network with activation normalisation."""
+r"""The network behind the paper's tables: CP-Flow's input-convex network with activation normalization."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class CPFlowNetwork(FICNN):
     r"""Input-convex network of CP-Flow plus a quadratic.
 
     Of the :math:`H` units of a middle layer, the first :math:`\lceil H/2 \rceil` continue the network and are
-    normalised, the others are new units that see the input alone:
+    normalized, the others are new units that see the input alone:
 
     .. math::
 
@@ -33,13 +33,13 @@ class CPFlowNetwork(FICNN):
         h = \mathrm{actnorm}(a^\top x + P_{M+1} s_M),
 
     with :math:`\mathrm{actnorm}(t) = (t + \mathtt{shift})(e^{\mathtt{log\_scale}} + 0.001)`. A positive scale and a shift
-    fold into :math:`A, b, P`, so this too has ridge form. The bias has three parts, as in CP-Flow's code, since a penalised
+    fold into :math:`A, b, P`, so this too has ridge form. The bias has three parts, as in CP-Flow's code, since a penalized
     network trains differently with them; the last shift and bias, which no gradient sees, are left out. The random start is
     drawn in the order of CP-Flow's code, so that a generator gives the start of the paper's experiments.
 
-    :meth:`initialize` sets the normalisation so that each normalised unit has zero mean and unit variance on a first batch;
+    :meth:`initialize` sets the normalization so that each normalized unit has zero mean and unit variance on a first batch;
     from then on it is trained. A link does this for its blocks on the first batch in training mode. Until then the
-    normalisation is (nearly) the identity, and the buffer ``initialized`` is false.
+    normalization is (nearly) the identity, and the buffer ``initialized`` is false.
 
     Parameters are those of :class:`~legendretron.potentials.FICNN`.
 
@@ -92,19 +92,19 @@ class CPFlowNetwork(FICNN):
         start["log_scale"].zero_()
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        """See :meth:`Potential.reset_parameters`; the normalisation waits for a first batch again."""
+        """See :meth:`Potential.reset_parameters`; the normalization waits for a first batch again."""
         super().reset_parameters(generator)
         set_start(self.initialized, blank(self.initialized).fill_(False))
         # Mirrors the buffer: reading the buffer in every forward pass would stall a GPU and break compiled graphs.
         self._needs_batch = True
 
     def _mixed_positions(self) -> list[slice]:
-        """Where the normalised units of layers 2 .. M+1 stand among the ``r`` ridge units."""
+        """Where the normalized units of layers 2 .. M+1 stand among the ``r`` ridge units."""
         middle = [slice(k * self.hidden, k * self.hidden + self.mixed_units) for k in range(1, self.depth)]
         return [*middle, slice(self.rank - 1, self.rank)]
 
     def _spread(self, middle: Tensor, others: float) -> Tensor:
-        """Values of the normalised units of the middle layers among those of all units of these layers."""
+        """Values of the normalized units of the middle layers among those of all units of these layers."""
         layers = middle.unflatten(-1, (self.depth - 1, self.mixed_units))
         return pad(layers, (0, self.hidden - self.mixed_units), value=others).flatten(-2)
 
@@ -114,7 +114,7 @@ class CPFlowNetwork(FICNN):
         """The ridge form with scales and shifts folded in: A' = s A, b' = s (b + c/H + shift), P' = s P."""
         weight, bias, raw_mixing, raw_alpha, raw_gamma, shift, log_scale, mixing_bias = map(at_least_single, tensors)
         scale = torch.exp(log_scale) + SCALE_FLOOR
-        # a unit that is not normalised has scale 1 and shift 0
+        # a unit that is not normalized has scale 1 and shift 0
         unit_scale = torch.cat([self._spread(scale[..., :-1], 1.0), scale[..., -1:]], dim=-1)
         unit_scale = pad(unit_scale, (self.hidden, 0), value=1.0)
         moved = bias + pad(self._spread(shift + mixing_bias / self.hidden, 0.0), (self.hidden, 1))
@@ -124,7 +124,7 @@ class CPFlowNetwork(FICNN):
 
     @property
     def needs_batch(self) -> bool:
-        """Whether the normalisation has not been set yet."""
+        """Whether the normalization has not been set yet."""
         # the buffer may have been written without load_state_dict: by a copy, a broadcast, another library
         if self._needs_batch and has_values(self.initialized) and bool(self.initialized):
             self._needs_batch = False
@@ -132,7 +132,7 @@ class CPFlowNetwork(FICNN):
 
     @torch.no_grad()
     def initialize(self, x: Tensor, weight: Tensor | None = None, *, across_ranks: bool = False) -> None:
-        """Set the normalisation to zero mean and unit variance on a batch.
+        """Set the normalization to zero mean and unit variance on a batch.
 
         Parameters
         ----------
@@ -142,7 +142,7 @@ class CPFlowNetwork(FICNN):
             Weights of the rows.
         across_ranks : bool
             Whether the batch is this process's part of one that is spread over all processes of the default group. Then
-            the normalisation is that of the whole batch, the same everywhere.
+            the normalization is that of the whole batch, the same everywhere.
         """
         x = self._rows("x", x)
         total = sum_over_ranks if across_ranks else _identity
@@ -180,7 +180,7 @@ class CPFlowNetwork(FICNN):
         self.keep_start()
 
     def keep_start(self) -> None:
-        """Mark the normalisation as initialised: from now on only training changes it."""
+        """Mark the normalization as initialized: from now on only training changes it."""
         self.initialized.fill_(True)
         self._needs_batch = False
 

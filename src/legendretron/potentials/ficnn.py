@@ -40,7 +40,7 @@ __all__ = ["FICNN", "Ridge", "softplus", "softplus_inverse"]
 #: Weight of the network when a block is to start as (nearly) the identity map.
 _IDENTITY_GAMMA = 0.01
 #: Factor on the random start of ``A`` when a block is to start near the identity map with a network of full weight.
-_CENTRED_SCALE = 0.1
+_CENTERED_SCALE = 0.1
 
 
 def softplus(x: Tensor) -> Tensor:
@@ -159,7 +159,7 @@ class FICNN(Potential):
             start["raw_alpha"].fill_(softplus_inverse(1.0))
             start["raw_gamma"].fill_(softplus_inverse(_IDENTITY_GAMMA if self.init == "identity" else 1.0))
         if self.init == "centred":
-            start["weight"].mul_(_CENTRED_SCALE)
+            start["weight"].mul_(_CENTERED_SCALE)
         for name, value in start.items():
             set_start(getattr(self, name), value)
 
@@ -313,10 +313,10 @@ class FICNN(Potential):
 
     @torch.no_grad()
     def initialize(self, x: Tensor, weight: Tensor | None = None, *, across_ranks: bool = False) -> None:
-        """Initialise what depends on a first batch ``(..., K)``, weighted or not; nothing unless a subclass overrides it."""
+        """Initialize what depends on a first batch ``(..., K)``, weighted or not; nothing unless a subclass overrides it."""
 
     def keep_start(self) -> None:
-        """Mark as initialised what :meth:`initialize` would set: from now on only training changes it."""
+        """Mark as initialized what :meth:`initialize` would set: from now on only training changes it."""
 
     def extra_repr(self) -> str:
         """Text between the brackets of ``repr``."""

@@ -87,36 +87,35 @@ def _wrong_number(number: int, fitted: Any) -> str:
 
 
 class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Encode a table with text, dates and gaps as numbers, by rules that suit a linear classifier.
+    """Encode a table with text, dates and missing values as numbers, for linear models and networks.
 
     ================  ==========================================================================================
     a column of       becomes
     ================  ==========================================================================================
-    numbers           itself; gaps become the mean, and a second column says where they were, if the training data had
-                      any
-    true and false    1 and 0, gaps as with numbers
-    dates             days since 1970-01-01, gaps as with numbers; also text of the form ``2024-05-31`` or
-                      ``2024-05-31T12:30:00Z``, ``31.05.2024`` or ``05/31/2024``: all values of the column tell whether the
-                      day or the month comes first; if they do not, it is the day, with a warning
-    text              a column for each value, the gap being a value of its own; at most ``max_categories`` of them: the most
-                      frequent, and one for all others together. Values that the training data did not have belong to the
-                      others, or, if there is no such column, are 0 in all
-    codes             as text, if they come as text and are digits with leading zeros, such as 00136
-    names and the     nothing: text of which nearly all values are different is left out, unless it is in ``categorical``
-    like              (at least 90 % of at least 20)
+    numbers           itself. Missing values become the mean, with an indicator column if the training data had any
+    booleans          1 and 0; missing values as for numbers
+    dates             days since 1970-01-01; missing values as for numbers. Text such as ``2024-05-31``,
+                      ``2024-05-31T12:30:00Z``, ``31.05.2024`` or ``05/31/2024`` counts as dates; all values of the column
+                      decide whether the day or the month comes first. If they cannot, it is the day, with a warning
+    text              a one-hot column per value, missing included; at most ``max_categories`` columns: the most frequent
+                      values, and one column for all others. Unknown values belong to the others, or, if there is no such
+                      column, are 0 everywhere
+    codes             as text, if they are text that consists of digits with leading zeros, such as 00136
+    identifiers       nothing: text is dropped if nearly all values are different (90 % of at least 20), unless the column is
+                      in ``categorical``
     ================  ==========================================================================================
 
-    It is what ``ColumnTransformer`` does with ``SimpleImputer(add_indicator=True)`` for numbers and
-    ``OneHotEncoder(max_categories=..., handle_unknown="infrequent_if_exist")`` for categories, but it finds out which is
-    which, takes a table in parts, and is saved and exported to ONNX as a part of a
+    A ``ColumnTransformer`` with ``SimpleImputer(add_indicator=True)`` for numbers and
+    ``OneHotEncoder(max_categories=..., handle_unknown="infrequent_if_exist")`` for categories does the same. This encoder
+    also detects the kind of each column, takes a table in parts, and is saved and exported to ONNX with a
     :class:`~legendretron.estimators.TableClassifier`.
 
     Parameters
     ----------
     categorical : sequence of str, default=()
-        Columns whose values are categories whatever they look like, such as numbers of postal codes.
+        Columns to treat as categories even if they look like numbers, such as postal codes.
     max_categories : int, default=32
-        Most columns that a column of text becomes.
+        Maximum number of columns that a text column becomes.
 
     Attributes
     ----------
@@ -127,9 +126,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     Notes
     -----
-    ``partial_fit`` keeps counts and means, and no rows, so that its memory is bounded: of a column of text, 100,000
-    different values are counted; those that appear for the first time after so many others are pooled with the rest. The
-    result does not depend on how rows are divided into parts, up to the rounding of means.
+    ``partial_fit`` keeps counts and means but no rows, so its memory is bounded: it counts up to 100,000 different values of
+    a text column, and pools values that first appear after those. The result does not depend on how rows are divided into
+    parts, up to rounding.
 
     Examples
     --------

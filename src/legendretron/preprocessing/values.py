@@ -144,7 +144,8 @@ def read_values(name: str, column: Any) -> Values:
         return Values("date", days_of(column))
     numbers = column.to_numpy(dtype=np.float64, na_value=np.nan)
     if np.isinf(numbers).any():
-        raise ValueError(f"column {name!r} holds infinity (row {int(np.isinf(numbers).argmax())}); replace it.")
+        row = int(np.isinf(numbers).argmax())
+        raise ValueError(f"column {name!r} holds an infinite value in row {row} (from 0); replace it.")
     return Values("boolean" if kind == "boolean" else "number", numbers, single=dtype == np.float32)
 
 

@@ -1,7 +1,7 @@
 """Charts as small SVG: those that displays describe, intervals, and heat maps.
 
 Displays draw the same charts by matplotlib. A page has its own SVG: matplotlib would have to be installed, takes ten times as
-long, and knows neither dark pages nor hovering. Colours are CSS variables, so that one picture serves light, dark and paper.
+long, and knows neither dark pages nor hovering. Colors are CSS variables, so that one picture serves light, dark and paper.
 What hovering shows is a ``<title>``, which browsers show without a script, too.
 """
 
@@ -88,7 +88,7 @@ class _Axis:
 def chart_figure(chart: Chart, caption: str, *, width: int = 400, height: int = 300) -> Markup:
     """Return a chart with a caption, and a legend of the curves that have labels."""
     named = [line for line in chart.lines if line.label and line.style != "none"]
-    legend = [(_colour(line), line.label, _DASHES[line.style]) for line in named]
+    legend = [(_color(line), line.label, _DASHES[line.style]) for line in named]
     return figure(chart_svg(chart, width, height), caption, legend)
 
 
@@ -124,16 +124,16 @@ def chart_svg(chart: Chart, width: int, height: int) -> Markup:
     )
 
 
-def _colour(line: Line) -> str:
-    """The class of a colour; dark greys have that of text."""
-    if isinstance(line.colour, int):
-        return f"c{line.colour % 7}"
-    return "grey" if float(line.colour) >= 0.5 else "c6"
+def _color(line: Line) -> str:
+    """The class of a color; dark grays have that of text."""
+    if isinstance(line.color, int):
+        return f"c{line.color % 7}"
+    return "grey" if float(line.color) >= 0.5 else "c6"
 
 
 def _add_line(line: Line, chart: Chart, x: _Axis, y: _Axis, below: list[str], above: list[str]) -> None:
     """Add the curve and its band below, and the points with their bars above."""
-    colour, at, height = _colour(line), x.places(line.x), y.places(line.y)
+    color, at, height = _color(line), x.places(line.x), y.places(line.y)
     faint = f' opacity="{line.opacity}"' if line.opacity < 1 else ""
     has_bars = line.low is not None and line.high is not None
     low, high = (y.places(line.low), y.places(line.high)) if has_bars else (height, height)
@@ -143,28 +143,28 @@ def _add_line(line: Line, chart: Chart, x: _Axis, y: _Axis, below: list[str], ab
         for part in np.split(fine, np.flatnonzero(np.diff(np.searchsorted(kept, fine)) > 1) + 1):
             around = np.concatenate([part, part[::-1]])
             path = _path(at[around], np.concatenate([high[part], low[part[::-1]]]))
-            below.insert(0, f'<path class="band {colour}" d="{path}Z"/>')
+            below.insert(0, f'<path class="band {color}" d="{path}Z"/>')
     if line.style != "none":
         dashes = f' stroke-dasharray="{_DASHES[line.style]}"' if _DASHES[line.style] else ""
-        below.append(f'<path class="line {colour}"{dashes}{faint} d="{_path(at[kept], height[kept])}"/>')
+        below.append(f'<path class="line {color}"{dashes}{faint} d="{_path(at[kept], height[kept])}"/>')
     kind, radius = ("ring", 7.0) if line.marker == "ring" else ("dot", 3.5) if line.marker else ("hit", 5.0)
     last = -np.inf
     for k in kept[np.isfinite(at[kept]) & np.isfinite(height[kept])].tolist():
         outside = not y.ends[1] <= height[k] <= y.ends[0]
-        if kind == "hit" and (colour == "grey" or outside or at[k] - last < _HOVER):
+        if kind == "hit" and (color == "grey" or outside or at[k] - last < _HOVER):
             continue
         last = at[k]
         if has_bars and line.marker and np.isfinite(low[k] + high[k]):
             ends = f'x1="{at[k]:.1f}" x2="{at[k]:.1f}" y1="{low[k]:.1f}" y2="{high[k]:.1f}"'
-            above.append(f'<line class="whisker {colour}"{faint} {ends}/>')
-        above.append(_circle(f"{kind} {colour}", at[k], height[k], radius, _tip(line, chart, k), faint))
+            above.append(f'<line class="whisker {color}"{faint} {ends}/>')
+        above.append(_circle(f"{kind} {color}", at[k], height[k], radius, _tip(line, chart, k), faint))
 
 
 def _bars(line: Line, chart: Chart, x: _Axis, y: _Axis) -> list[str]:
     """Bars of a histogram."""
     edges, tops = x.places(line.x), np.nan_to_num(y.places(line.y), nan=y.ends[0])
     return [
-        f'<rect class="bar {_colour(line)}" x="{edges[k] + 0.5:.1f}" y="{tops[k]:.1f}" '
+        f'<rect class="bar {_color(line)}" x="{edges[k] + 0.5:.1f}" y="{tops[k]:.1f}" '
         f'width="{max(edges[k + 1] - edges[k] - 1.0, 0.5):.1f}" height="{max(y.ends[0] - tops[k], 0.0):.1f}">'
         f"<title>{escaped(_tip(line, chart, k))}</title></rect>"
         for k in range(len(tops))
@@ -231,14 +231,14 @@ def forest(entries: Sequence[tuple[str, float, float, float, str]], label: str) 
         parts.append(
             f'<text class="tick" x="{at(value):.1f}" y="{height - 8}" text-anchor="middle">{_tick_text(value)}</text>'
         )
-    for place, (name, value, low, high, colour) in enumerate(entries):
+    for place, (name, value, low, high, color) in enumerate(entries):
         y = 26 + line * place
         anchor, side = ("start", 10) if at(value) < width / 2 else ("end", width - 10)
         text = f"{name}: {number(value)} ({number(low)} to {number(high)})"
         parts.append(
             f'<text class="label" x="{side}" y="{y - 8}" text-anchor="{anchor}">{escaped(shorten(name, 50))}</text>'
-            f'<line class="whisker {colour}" x1="{at(low):.1f}" x2="{at(high):.1f}" y1="{y}" y2="{y}"/>'
-            + _circle(f"dot {colour}", at(value), y, 4.5, text)
+            f'<line class="whisker {color}" x1="{at(low):.1f}" x2="{at(high):.1f}" y1="{y}" y2="{y}"/>'
+            + _circle(f"dot {color}", at(value), y, 4.5, text)
         )
     return Markup(
         f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{escaped(label)}">{"".join(parts)}</svg>'

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
-from legendretron._internal.parameters import spell
+from legendretron._internal.columns import too_large
 from legendretron.streaming.source import Batch, RowCheck, Source, read_ahead
 
 
@@ -110,7 +110,7 @@ class Summary:
     def scale(self) -> np.ndarray:
         """Standard deviations, shape (d,); 1 for features that are constant up to rounding."""
         if not np.isfinite(self.variance).all():
-            raise ValueError(f"{spell('X')} has features too large to take a variance of; scale them first.")
+            raise too_large(~np.isfinite(self.variance), self.feature_names, "variance")
         eps = np.finfo(np.float64).eps
         rounding = self.n_rows * eps * self.variance + (self.n_rows * self.mean * eps) ** 2
         return np.where(self.variance <= rounding, 1.0, np.sqrt(self.variance))

@@ -17,13 +17,13 @@ from legendretron._internal.labels import missing_labels
 from legendretron._internal.parameters import spell
 
 
-class LabelledSource:
+class LabeledSource:
     """A source without the rows of another one whose label is missing; or it is an error that there are such."""
 
     def __init__(self, source: Source, *, drop: bool) -> None:
         self._source, self._drop = source, drop
         self.feature_names = source.feature_names
-        self.n_unlabelled = 0  #: how many were left out in the last whole pass
+        self.n_unlabeled = 0  #: how many were left out in the last whole pass
 
     def batches(self, epoch: int | None = None, *, seed: int = 0, shard: tuple[int, int] = (0, 1)) -> Iterator[Batch]:
         """See :class:`Source`."""
@@ -45,7 +45,7 @@ class LabelledSource:
                 rest = replace(rest, y=np.array(batch.y[~missing].tolist(), dtype=None if len(rest) else batch.y.dtype))
             if len(rest):
                 yield rest
-        self.n_unlabelled = left_out
+        self.n_unlabeled = left_out
 
 
 #: Row numbers of file ``f`` begin at ``f`` times this, so that they depend neither on row groups nor on other files' length.
@@ -236,7 +236,7 @@ HELD_OUT, SAMPLE = 1, 2
 
 
 def row_share(row_numbers: np.ndarray, seed: int, purpose: int) -> np.ndarray:
-    """A number in [0, 1) for each row, by the finaliser of splitmix64; rows below a share are picked.
+    """A number in [0, 1) for each row, by the finalizer of splitmix64; rows below a share are picked.
 
     It depends on the number of the row and the seed alone: not on batches, files' order of reading or epochs.
 

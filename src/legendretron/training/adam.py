@@ -37,7 +37,7 @@ class Adam:
         return self.first, self.second, self.count
 
     def load(self, moments: tuple[Tensor, ...]) -> None:
-        """Resume from the moments of another optimiser of the same shape."""
+        """Resume from the moments of another optimizer of the same shape."""
         for mine, other in zip(self.moments(), moments, strict=True):
             mine.copy_(other)
         self.refresh()
@@ -71,7 +71,7 @@ class Adam:
 
         options: dict[str, Any] = {}
         if penalty is not None and penalty.active:
-            penalty.add_centre(gradient)
+            penalty.add_center(gradient)
             penalty.spare_free(gradient)
             options = {"strengths": penalty.strengths, "shared": penalty.shared_gradient(), "bounds": penalty.bounds}
         adam_step(

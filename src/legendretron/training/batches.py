@@ -87,7 +87,7 @@ class SampleBatches(Batches):
     """
 
     def __init__(self, sample: Sample, batch_size: int, generators: list[torch.Generator], *, endless: bool) -> None:
-        self._sample, self._weights = sample, sample.normalised_weights()
+        self._sample, self._weights = sample, sample.normalized_weights()
         self._generators, self.endless = generators, endless
         n_runs, self.n_rows = sample.rows.shape
         self._lengths = sample.lengths or [self.n_rows] * n_runs

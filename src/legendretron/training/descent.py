@@ -44,7 +44,7 @@ def descend(
     max_iter: int,
     after_iteration: Callable[[int, Tensor], None] | None = None,
 ) -> Descent:
-    """Minimise the objective of every run.
+    """Minimize the objective of every run.
 
     Parameters
     ----------

@@ -31,7 +31,7 @@ def train(
     validation: Sample | None = None,
     moments: tuple[Tensor, ...] | None = None,
 ) -> TrainingResult:
-    r"""Minimise the mean log-loss plus penalties, in place, for all runs of a model.
+    r"""Minimize the mean log-loss plus penalties, in place, for all runs of a model.
 
     Runs share nothing but the feature matrix: each has rows, labels, weights, a seed, a learning rate and penalties of
     its own, and comes out as if it had been trained alone. With a validation sample each run keeps the weights of its best
@@ -108,7 +108,7 @@ def train_batches(
     with closing(batches), threads_for(model.n_multiplications(batches.size / layout.n_data)):
         state = TrainingState(model, settings, class_weight, validation, layout)
         if moments is not None:
-            state.optimiser.load(moments)
+            state.optimizer.load(moments)
         if state.resume():
             batches.skip(state.step)
         elif model.link.needs_batch:
@@ -160,11 +160,11 @@ class _Steps:
         return self._made[size]
 
     def _make(self, features: Features, n_rows: int, joint_rows: int) -> AnyStep:
-        s, optimiser = self._state, self._state.optimiser
+        s, optimizer = self._state, self._state.optimizer
         joint = s.layout.n_processes > 1 or n_rows == 0  # of many shards, a small batch may have no row
         layout = s.layout if joint else None
-        step = Step(s.model, features, s.penalty, optimiser, s.rate, s.totals, joint_rows, layout)
+        step = Step(s.model, features, s.penalty, optimizer, s.rate, s.totals, joint_rows, layout)
         if joint:
             return step
-        changing = [s.model.flat, *optimiser.moments(), s.totals, *s.model.mutable_tensors()]
+        changing = [s.model.flat, *optimizer.moments(), s.totals, *s.model.mutable_tensors()]
         return make_step(step, changing, s.settings.compiled)

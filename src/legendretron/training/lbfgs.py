@@ -37,7 +37,7 @@ class _Run:
         self.model = LinearModel(weight.unsqueeze(0), bias.unsqueeze(0), [link])
         self.sample = sample.select_run(number)
         self.validation = None if validation is None else validation.select_run(number)
-        self.weight = self.sample.normalised_weights() / sample.rows.shape[1]
+        self.weight = self.sample.normalized_weights() / sample.rows.shape[1]
         self.penalty = Penalty.from_settings(self.model, settings, slice(number, number + 1))
         # in chunks of rows, so that the memory of a step does not grow with the data
         self.chunks = self.model.row_chunks(sample.rows.shape[1])
@@ -104,7 +104,7 @@ def _polish(
     return x, float(np.abs(gradient).max())
 
 
-def _minimise(run: _Run, settings: TrainingSettings, history: History, progress: Progress, began: float) -> bool:
+def _minimize(run: _Run, settings: TrainingSettings, history: History, progress: Progress, began: float) -> bool:
     """Train one run; return whether its gradient has vanished, or it was stopped by held-out rows."""
 
     # scipy hands over an OptimizeResult only to a function with this one argument
@@ -150,7 +150,7 @@ def train_lbfgs(
     with closing(Progress(settings.max_epochs * n_runs, settings.verbose)) as progress:
         for number in range(n_runs):
             run = _Run(model, number, sample, settings, validation)
-            converged[number] = _minimise(run, settings, history, progress, began)
+            converged[number] = _minimize(run, settings, history, progress, began)
             model.flat[number] = (run.reached if run.best is None else run.best)[0]
             n_iter[number] = run.n_iter
     return TrainingResult(history=history, n_iter=n_iter, converged=converged)

@@ -7,7 +7,7 @@ width of all runs together, and no copy of a row is made.
 With symmetric noise, :math:`q = (1 - \epsilon) p + \epsilon / C`, the loss is :math:`-\log q_y`. Its gradient is that without
 noise, row by row times the probability :math:`(1 - \epsilon) p_y / q_y` that the label has not been replaced. With these
 weights, the Hessian of logistic regression is positive and bounds the true one from above: a step by it is one of
-expectation-maximisation. With a transition matrix, :math:`q = T^\top p`, the gradient is that with the
+expectation-maximization. With a transition matrix, :math:`q = T^\top p`, the gradient is that with the
 probabilities :math:`p_i T_{iy} / q_y` of the true classes in place of the label, and the plain Hessian bounds the true one
 from above.
 
@@ -76,7 +76,7 @@ def fit_logistic(
     max_iter: int = 100,
     after_iteration: Callable[[int, Tensor], None] | None = None,
 ) -> Logistic:
-    r"""Minimise :math:`-\sum_i w_{ri} \log p_{y_i}(x_i) + \tfrac{\alpha_r}{2} |W_r|^2` for all runs ``r``.
+    r"""Minimize :math:`-\sum_i w_{ri} \log p_{y_i}(x_i) + \tfrac{\alpha_r}{2} |W_r|^2` for all runs ``r``.
 
     By Newton's method if the data are small, else by L-BFGS, for tables of many rows and few features with the Hessian of
     some rows to begin with; with noise in small data, and a start that is not zero, with that of all rows.
@@ -137,7 +137,7 @@ def fit_logistic(
         x[:, -1] = torch.logit(rate, eps=1e-6)
     metric: Newton | Whitened | LBFGS
     noisy = rate is not None or transition is not None
-    # nothing is convex with noise: from afar, steps of expectation-maximisation find the better minimum
+    # nothing is convex with noise: from afar, steps of expectation-maximization find the better minimum
     afar = start is None or not bool(start[0].any())
     if by_newton and (learn_rate or not noisy or afar):
         metric = Newton(objective, x)

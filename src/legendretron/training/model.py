@@ -25,7 +25,7 @@ class Model(ABC):
     r"""``R`` models side by side, each a predictor and a link, as the engine trains them.
 
     All parameters of run ``r`` are row ``r`` of :attr:`flat`, and the tensors of the model are views of it: an
-    optimiser is a handful of operations on one matrix, however many tensors there are, and each run can have its own
+    optimizer is a handful of operations on one matrix, however many tensors there are, and each run can have its own
     rate and penalty.
 
     ``parts`` of shape (R, ...) are the start of the parameters; ``link`` maps predictors to probabilities.
@@ -62,7 +62,7 @@ class Model(ABC):
         *,
         across_ranks: bool = False,
     ) -> None:
-        """Initialise what depends on a first batch, rows ``(R, n)`` with their weights, if something does."""
+        """Initialize what depends on a first batch, rows ``(R, n)`` with their weights, if something does."""
 
     def mutable_tensors(self) -> list[Tensor]:
         """What a step changes beside the parameters."""
@@ -183,7 +183,7 @@ class LinearModel(Model):
         With ``across_ranks`` these are the rows of this process, of ``n_rows`` on all.
         """
         if (rows.shape[1] if n_rows is None else n_rows) < 2:
-            self.link.keep_start()  # no variance to take; initialised later, it would undo what has been trained until then
+            self.link.keep_start()  # no variance to take; initialized later, it would undo what has been trained until then
             return
         z, _ = features.product(rows, self.weight, self.bias.unsqueeze(1))
         self.link.initialize(z, weights, across_ranks=across_ranks)

@@ -22,7 +22,7 @@ class Penalty:
     least penalty among all ways to write the same probabilities. For two classes it would be half of :math:`|W|^2`; there
     the plain one is used, as scikit-learn does.
 
-    With ``centred`` the link's parameters are penalised by their distance from ``link.penalty_centre()``, and not from 0.
+    With ``centred`` the link's parameters are penalized by their distance from ``link.penalty_centre()``, and not from 0.
     Strengths ``alpha`` and ``link_alpha`` have shape (R,).
     """
 
@@ -43,11 +43,11 @@ class Penalty:
         of_bias = alpha if intercept else torch.zeros_like(alpha)
         self.strengths = torch.stack([alpha, of_bias, link_alpha], dim=1).to(model.flat)
         self.bounds = model.n_weights, model.n_linear
-        #: Number of parameters at the end that are not penalised.
+        #: Number of parameters at the end that are not penalized.
         self.n_free = _count_free(model)
         self._in_use = self.strengths if sum(model.sizes) - self.n_free > model.n_linear else self.strengths[:, :2]
         self.active = bool((self._in_use != 0).any())
-        self._centre = _find_centre(model) if centred else None
+        self._center = _find_center(model) if centred else None
 
     @classmethod
     def from_settings(cls, model: LinearModel, settings: TrainingSettings, runs: slice = slice(None)) -> Self:
@@ -84,16 +84,16 @@ class Penalty:
         """Factor on the sum of the weights of a feature in :meth:`shared_gradient`, shape (R,); 0 if not ``symmetric``."""
         return self.alpha / (self.model.n_outputs + 1) if self.symmetric else torch.zeros_like(self.alpha)
 
-    def centre_of_link(self) -> Tensor:
+    def center_of_link(self) -> Tensor:
         """Where the penalty on the link's parameters vanishes, in their order in ``model.flat``, without the free ones.
 
         Empty if that is 0 for all of them.
         """
         n_linear = self.model.n_linear
-        if self._centre is None:
+        if self._center is None:
             return self.model.flat.new_zeros(0)
         centre = self.model.flat.new_zeros(self.model.flat.shape[1] - n_linear - self.n_free)
-        centre[self._centre[0] - n_linear] = self._centre[1]
+        centre[self._center[0] - n_linear] = self._center[1]
         return centre
 
     def add_gradient(self, gradient: Tensor) -> None:
@@ -104,19 +104,19 @@ class Penalty:
             gradient.add_(self.model.flat, alpha=self.strength)
         else:
             gradient.addcmul_(self.strength, self.model.flat)
-        self.add_centre(gradient)
+        self.add_center(gradient)
         shared = self.shared_gradient()
         if shared is not None:
             self.model.views(gradient)[0].sub_(shared.unsqueeze(-1))
 
-    def add_centre(self, gradient: Tensor) -> None:
-        """Add what the centre changes in the penalty's gradient: a few columns, where it is not 0."""
-        if self._centre is not None:
-            columns, centre = self._centre
+    def add_center(self, gradient: Tensor) -> None:
+        """Add what the center changes in the penalty's gradient: a few columns, where it is not 0."""
+        if self._center is not None:
+            columns, centre = self._center
             gradient.index_add_(1, columns, self.strengths[:, 2:] * centre, alpha=-1.0)
 
     def spare_free(self, gradient: Tensor) -> None:
-        """Subtract what code that penalises all parameters alike will add to the gradients of the free ones."""
+        """Subtract what code that penalizes all parameters alike will add to the gradients of the free ones."""
         if self.n_free:
             free = slice(gradient.shape[1] - self.n_free, None)
             gradient[:, free] -= self.strengths[:, 2:] * self.model.flat[:, free]
@@ -124,8 +124,8 @@ class Penalty:
     def value(self) -> Tensor:
         """The penalty of each run, shape (R,)."""
         value = 0.5 * (self.strength * self.model.flat.square()).sum(1)
-        if self._centre is not None:
-            columns, centre = self._centre
+        if self._center is not None:
+            columns, centre = self._center
             away = centre * (centre - 2.0 * self.model.flat[:, columns])
             value = value + 0.5 * self.strengths[:, 2] * away.sum(1)
         if self.symmetric:
@@ -141,8 +141,8 @@ def _count_free(model: LinearModel) -> int:
     return sum(model.sizes[2 + len(names) - len(free) :])
 
 
-def _find_centre(model: LinearModel) -> tuple[Tensor, Tensor] | None:
-    """Columns of ``model.flat`` where the centre of the link's penalty is not 0, and its values there."""
+def _find_center(model: LinearModel) -> tuple[Tensor, Tensor] | None:
+    """Columns of ``model.flat`` where the center of the link's penalty is not 0, and its values there."""
     centre, start = model.link.penalty_centre(), model.n_linear
     columns: list[int] = []
     values: list[float] = []

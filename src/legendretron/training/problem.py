@@ -44,12 +44,12 @@ class Sample:
     rows: Tensor  #: which of them each run uses, shape (R, n)
     labels: Tensor  #: classes from 0, shape (R, n)
     weights: Tensor  #: non-negative, not all zero, shape (R, n)
-    normalise: bool = True  #: whether only the ratios of weights matter
+    normalize: bool = True  #: whether only the ratios of weights matter
     lengths: list[int] | None = None  #: rows of each run; the others, up to the ``n`` of the longest, have weight zero
 
-    def normalised_weights(self) -> Tensor:
-        """Weights with a mean of one in every run, or unchanged if they are not to be normalised."""
-        if not self.normalise:
+    def normalized_weights(self) -> Tensor:
+        """Weights with a mean of one in every run, or unchanged if they are not to be normalized."""
+        if not self.normalize:
             return self.weights
         relative = self.weights / self.weights.amax(1, keepdim=True)  # first, so that no sum overflows
         lengths = torch.tensor(self.lengths or [relative.shape[1]]).to(relative).unsqueeze(1)
@@ -64,7 +64,7 @@ class Sample:
         """Return the sample of one run, with a run axis of size 1."""
         rows = slice(None) if self.lengths is None else slice(0, self.lengths[run])
         row_numbers, labels, weights = (part[run : run + 1, rows] for part in (self.rows, self.labels, self.weights))
-        return Sample(self.features, row_numbers, labels, weights, self.normalise)
+        return Sample(self.features, row_numbers, labels, weights, self.normalize)
 
 
 @dataclass(frozen=True)

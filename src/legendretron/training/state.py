@@ -45,7 +45,7 @@ class TrainingState:
         self.store = (
             CheckpointStore(settings.checkpoint) if isinstance(settings.checkpoint, Path) else settings.checkpoint
         )
-        self.optimiser = Adam(flat, settings.betas)
+        self.optimizer = Adam(flat, settings.betas)
         self.best = flat.clone()
         self.stopping = EarlyStopping(settings.tol, settings.n_iter_no_change, runs)
         self.n_iter = torch.zeros(runs, dtype=torch.int64, device=flat.device)
@@ -68,9 +68,9 @@ class TrainingState:
     def _tensors(self) -> dict[str, Tensor]:
         return {
             "parameters": self.model.flat,
-            "first_moment": self.optimiser.first,
-            "second_moment": self.optimiser.second,
-            "count": self.optimiser.count,
+            "first_moment": self.optimizer.first,
+            "second_moment": self.optimizer.second,
+            "count": self.optimizer.count,
             "best": self.best,
             "best_loss": torch.from_numpy(self.stopping.best_loss),
             "waited": torch.from_numpy(self.stopping.waited),
@@ -121,8 +121,8 @@ class TrainingState:
         check_fields("tensors", state["tensors"], shapes)
         for name, tensor in own.items():
             tensor.copy_(state["tensors"][name])
-        self.optimiser.refresh()
-        # through load_state_dict, so that modules notice what has been initialised
+        self.optimizer.refresh()
+        # through load_state_dict, so that modules notice what has been initialized
         self.model.link.load_state_dict(self._link_buffers(), strict=False)
         self.epoch, self.step, self.seconds, self.history = state["epoch"], state["step"], state["seconds"], history
         return True
@@ -191,7 +191,7 @@ class TrainingState:
             n_iter=self.n_iter.cpu(),
             converged=torch.ones(self.model.n_runs, dtype=torch.bool),
             diverged=self._find_risen(),
-            moments=self.optimiser.moments(),
+            moments=self.optimizer.moments(),
         )
 
     def _check_finite(self, train_loss: Tensor) -> None:

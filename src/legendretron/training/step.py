@@ -42,16 +42,16 @@ class Step:
         model: Model,
         features: Features,
         penalty: Penalty | None,
-        optimiser: Adam,
+        optimizer: Adam,
         rate: Tensor,
         totals: Tensor,
         n_rows: int,
         layout: Layout | None = None,
     ) -> None:
-        self.model, self.features, self.penalty, self.optimiser = model, features, penalty, optimiser
+        self.model, self.features, self.penalty, self.optimizer = model, features, penalty, optimizer
         self.rate, self.totals, self.n_rows, self.layout = rate, totals, n_rows, layout
         self.gradient = torch.zeros_like(model.flat)
-        # sparse rows are added to a gradient of zeros, which the optimiser restores where it was written
+        # sparse rows are added to a gradient of zeros, which the optimizer restores where it was written
         self.clear = layout is None and isinstance(features, SparseFeatures) and features.by_kernels(model.flat)
         self.kernels = _kernels_for(model) if layout is None else None
 
@@ -76,7 +76,7 @@ class Step:
         if self.layout is not None:
             gradient = self.layout.sum_over_rows(gradient)
         model.shrink(self.rate)
-        self.optimiser.step(gradient, self.rate, self.penalty, clear=self.clear)
+        self.optimizer.step(gradient, self.rate, self.penalty, clear=self.clear)
 
     def take_all(self, rows: Tensor, labels: Tensor, weights: Tensor, rates: Tensor) -> None:
         """Take ``S`` steps on rows with labels and weights of shape (S, R, n_rows), at rates of shape (S, R) or (1, R)."""
@@ -191,12 +191,12 @@ def _flush_subnormals(dtype: torch.dtype) -> Iterator[None]:
 class CompiledStep:
     """A :class:`Step` on the CPU in one compiled function, without the overhead of hundreds of small operations.
 
-    It works on the memory of the model and of the optimiser, so that nothing else has to know of it. ``train`` takes steps
+    It works on the memory of the model and of the optimizer, so that nothing else has to know of it. ``train`` takes steps
     from rows, labels, weights and rates, as arrays.
     """
 
     def __init__(self, step: Step, train: Callable[..., None]) -> None:
-        self.model, self.rate, self.optimiser, self.n_rows = step.model, step.rate, step.optimiser, step.n_rows
+        self.model, self.rate, self.optimizer, self.n_rows = step.model, step.rate, step.optimizer, step.n_rows
         self._at_once, self._train = 1, train
 
     def __call__(self, rows: Tensor, labels: Tensor, weight: Tensor) -> None:
@@ -209,7 +209,7 @@ class CompiledStep:
         numbers = [part.to(self.rate.dtype) for part in (weights, rates)]
         with _flush_subnormals(self.rate.dtype):
             self._train(*(part.contiguous().numpy() for part in (*integers, *numbers)))
-        self.optimiser.advance(len(rows))
+        self.optimizer.advance(len(rows))
         self.model.advance(len(rows))
 
     def take_all(self, rows: Tensor, labels: Tensor, weights: Tensor, rates: Tensor) -> None:
@@ -238,12 +238,12 @@ def _get_arrays(features: Features, dtype: torch.dtype) -> np.ndarray | tuple[np
 
 def _compile_step(step: Step) -> CompiledStep | None:
     """The step as compiled code, where there is some for it."""
-    model, flat, optimiser = step.model, step.model.flat, step.optimiser
+    model, flat, optimizer = step.model, step.model.flat, step.optimizer
     if not compiled_applies(flat) or any(t.dtype != flat.dtype for t in (step.rate, step.totals)):
         return None
     features = _get_arrays(step.features, flat.dtype)
-    state = tuple(t.numpy() for t in (flat, optimiser.first, optimiser.second, optimiser.count.view(1)))
-    numbers, totals = (*optimiser.betas, optimiser.eps), step.totals.numpy()
+    state = tuple(t.numpy() for t in (flat, optimizer.first, optimizer.second, optimizer.count.view(1)))
+    numbers, totals = (*optimizer.betas, optimizer.eps), step.totals.numpy()
     if not isinstance(model, LinearModel):
         train = model.compile_steps(features, state, totals, numbers, step.n_rows)
         return None if train is None else CompiledStep(step, train)
@@ -256,7 +256,7 @@ def _compile_step(step: Step) -> CompiledStep | None:
         return None
     from legendretron.accelerate.cpu.training import CompiledTraining
 
-    strengths = penalty.strengths.contiguous(), penalty.shared_strength().to(flat), penalty.centre_of_link()
+    strengths = penalty.strengths.contiguous(), penalty.shared_strength().to(flat), penalty.center_of_link()
     of_penalty = tuple(tensor.numpy() for tensor in strengths)
     return CompiledStep(step, CompiledTraining(features, state, totals, of_penalty, form, step.n_rows, numbers))
 

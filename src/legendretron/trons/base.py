@@ -38,7 +38,7 @@ _LARGEST = 1e150
 
 
 class Design:
-    """Features ``(n, d)``, standardised or not, with a column of ones for the intercept; ``weight`` (n,) sums to one.
+    """Features ``(n, d)``, standardized or not, with a column of ones for the intercept; ``weight`` (n,) sums to one.
 
     Products are taken in the precision of the features; everything else is float64.
     """

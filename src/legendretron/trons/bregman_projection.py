@@ -31,7 +31,7 @@ _LAST = 1e-10
 
 @dataclass(frozen=True)
 class SlopeProblem:
-    r"""Minimise :math:`\sum_i w_i (\varphi(s_i + r_i) - a_i s_i)` with :math:`0 \le s_{i+1} - s_i \le h_i`.
+    r"""Minimize :math:`\sum_i w_i (\varphi(s_i + r_i) - a_i s_i)` with :math:`0 \le s_{i+1} - s_i \le h_i`.
 
     Values also lie between ``low`` and ``top``. It is the Bregman projection less the rise ``r`` that every solution has.
     The quadratic model of the objective, under the same constraints, is a problem for

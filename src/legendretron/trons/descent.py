@@ -42,7 +42,7 @@ class GLMTronClassifier(WithLink, TronDescent):
     class_weight : dict or "balanced", default=None
         Weights of the classes.
     standardize : bool, default=True
-        Whether features are centred and scaled inside (only scaled if sparse).
+        Whether features are centered and scaled inside (only scaled if sparse).
     verbose : int, default=0
         1: a progress bar on a terminal. 2: a line per step.
 
@@ -243,7 +243,7 @@ class BregmanTronClassifier(WithLink, TronDescent):
 
     Notes
     -----
-    ``variant="label"`` minimises :math:`\sum_i w_i D_\varphi(y_i \,\|\, u_i)`, for which labels may be 0 and 1 and the best
+    ``variant="label"`` minimizes :math:`\sum_i w_i D_\varphi(y_i \,\|\, u_i)`, for which labels may be 0 and 1 and the best
     constant is their mean. Over increasing ``u`` the minimum is the same for every :math:`\varphi`, so it is that of least
     squares, :func:`~legendretron.trons.lipschitz_isotonic`. With bounds on the slopes the minima differ; using least squares
     there, too, is our choice.

@@ -316,7 +316,7 @@ class _EM:
         """Predictor for the link to start from, the identity in log-odds."""
         straight = GaussianLogOdds((-1.0, 1.0), 0, 1.0, 1.0)
         loss = self._loss_of(straight, np.array([[0.0, 1.0]]))
-        return _minimise(loss, np.zeros(self.design.X.shape[1] + 1), _FIRST_STEPS)
+        return _minimize(loss, np.zeros(self.design.X.shape[1] + 1), _FIRST_STEPS)
 
     def bound(self, prior: LinkPrior, posterior: Posterior, z: np.ndarray, w: np.ndarray) -> tuple[float, float, float]:
         """Evidence lower bound with the penalty as the predictor's log-prior, its Monte Carlo error, and the log-loss."""
@@ -340,7 +340,7 @@ class _EM:
 
     def m_step(self, prior: LinkPrior, posterior: Posterior, w: np.ndarray) -> np.ndarray:
         """Raise the expected log-likelihood less the penalty, by some steps of L-BFGS."""
-        return _minimise(self._loss_of(prior, self._draws(prior, posterior)), w, self.m_steps)
+        return _minimize(self._loss_of(prior, self._draws(prior, posterior)), w, self.m_steps)
 
     def _draws(self, prior: LinkPrior, posterior: Posterior) -> np.ndarray:
         """Coefficients ``(S, 2 + waves)`` of links drawn from the posterior."""
@@ -362,7 +362,7 @@ class _EM:
         return objective
 
 
-def _minimise(objective: Any, start: np.ndarray, steps: int) -> np.ndarray:
+def _minimize(objective: Any, start: np.ndarray, steps: int) -> np.ndarray:
     """L-BFGS; never to a worse point than the start."""
     values: list[float] = []
 
@@ -395,7 +395,7 @@ class ISGPLinkgisticClassifier(LinkgisticClassifier):
               f \sim 1 + GP .
 
     The log-odds increase whatever ``f`` is. Link and predictor are learned in turn: Laplace's approximation gives a normal
-    posterior of ``f`` for the current predictors (E), then ``w`` and ``b`` maximise the expected log-likelihood, less a
+    posterior of ``f`` for the current predictors (E), then ``w`` and ``b`` maximize the expected log-likelihood, less a
     penalty (M). The bound on the evidence is recorded in every iteration and does not fall.
 
     *Ours*: a basis of cosines on the range of the predictors, where the integral has a closed form (Walder and Nock use the
@@ -415,7 +415,7 @@ class ISGPLinkgisticClassifier(LinkgisticClassifier):
         Of the kernel, as a share of the range of the predictors.
     alpha : float or "auto", default="auto"
         Penalty :math:`\alpha |w|^2 / 2` beside a mean loss. ``"auto"``: ten over the number of samples, or the sum of their
-        weights, which is a normal prior of variance 1/10 of the coefficients (those of the standardised features), and
+        weights, which is a normal prior of variance 1/10 of the coefficients (those of the standardized features), and
         ``C=0.1`` of scikit-learn's logistic regression.
     max_iter : int, default=30
         Iterations of EM.

@@ -95,7 +95,7 @@ class SlopePoints:
         return np.bincount(self._inverse, self._given * values)[self._kept] / self.weight
 
     def spread(self, values: np.ndarray) -> np.ndarray:
-        """Values ``(n,)`` for all points in their order: those of weight zero lie between their neighbours."""
+        """Values ``(n,)`` for all points in their order: those of weight zero lie between their neighbors."""
         if not self._kept.all():
             outside = self._points - np.clip(self._points, self._at[0], self._at[-1])
             values = np.interp(self._points, self._at, values) + self._lower * outside
@@ -108,7 +108,7 @@ _ROUNDING = 1e-8
 
 
 def solve_steps(target: np.ndarray, weight: np.ndarray, slack: np.ndarray, low: float, top: float) -> np.ndarray:
-    r"""Minimise :math:`\sum_i w_i (s_i - t_i)^2` with :math:`0 \le s_{i+1} - s_i \le h_i` and ``low <= s <= top``.
+    r"""Minimize :math:`\sum_i w_i (s_i - t_i)^2` with :math:`0 \le s_{i+1} - s_i \le h_i` and ``low <= s <= top``.
 
     The value function of a dynamic programme over the sorted points has a derivative that is piecewise linear and
     increasing. Passing from one point to the next cuts it at its root and moves the right half away by the slack of the
@@ -185,7 +185,7 @@ def lipschitz_isotonic(
     Returns
     -------
     ndarray of shape (n,)
-        ``u`` in the order of ``x``, in float64. Points of weight zero lie on the line between their neighbours, and on
+        ``u`` in the order of ``x``, in float64. Points of weight zero lie on the line between their neighbors, and on
         the slope ``lower`` outside them.
 
     References

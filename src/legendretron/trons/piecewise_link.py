@@ -132,7 +132,7 @@ class PiecewiseLinearLink(Link):
         return cls(knots, expit(knots)).to(device=made.get("device"), dtype=made.get("dtype"))
 
     def _check_buffers(self) -> None:
-        # not strictly: rounding to a lower precision may make neighbours equal
+        # not strictly: rounding to a lower precision may make neighbors equal
         rising = all(bool((table.diff() >= 0).all()) for table in (self.knots, self.values, self.areas))
         inside = bool((self.values >= 0).all() and (self.values <= 1).all() and (self.areas >= 0).all())
         if not (rising and inside and bool((self.slopes > 0).all()) and float(self.rate) > 0):

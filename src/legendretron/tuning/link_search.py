@@ -13,7 +13,7 @@ from torch import Tensor
 from legendretron.calibration.prediction_sets import some_rows
 from legendretron.links import Link, clean_link, with_noise
 from legendretron.training import LinearModel, Sample, TrainingSettings, train
-from legendretron.tuning.problem import Candidate, LabelledRows, TuningProblem
+from legendretron.tuning.problem import Candidate, LabeledRows, TuningProblem
 from legendretron.tuning.rules import ENOUGH, steps_for
 from legendretron.tuning.scores import LEAST_GAIN, SURE_ERRORS, Difference
 from legendretron.tuning.wrong_labels import RateEstimate, check_estimate, estimate_rates, is_believable
@@ -95,7 +95,7 @@ def search_links(
     yield best._replace(final=True)
 
 
-def predict_held_out(problem: TuningProblem, score: LinkScore) -> LabelledRows:
+def predict_held_out(problem: TuningProblem, score: LinkScore) -> LabeledRows:
     """Predictions of true classes for rows by models that have not seen them."""
     held = [held for _, held in problem.folds[: len(score.models)]]
     some = some_rows(sum(map(len, held)), problem.n_classes)
@@ -171,7 +171,7 @@ def _check_noise(problem: TuningProblem, score: LinkScore) -> LinkScore:
 
 def _predict(
     problem: TuningProblem, models: tuple[FittedLink, ...], parts: list[np.ndarray], *, clean: bool
-) -> LabelledRows:
+) -> LabeledRows:
     """Log-probabilities of rows under one model for each part; of true labels if ``clean``."""
     log_p = []
     for (weight, bias, link), rows in zip(models, parts, strict=True):

@@ -20,7 +20,7 @@ from legendretron.diagnostics.softmax_test import LinkTest, score_test
 from legendretron.links import SymmetricNoise, TransitionNoise
 from legendretron.training.features import DenseFeatures, Features
 from legendretron.training.logistic import Logistic, fit_logistic, logistic_log_proba
-from legendretron.tuning.problem import LabelledRows, TuningProblem
+from legendretron.tuning.problem import LabeledRows, TuningProblem
 from legendretron.tuning.scores import LEAST_GAIN, SURE_ERRORS, doubted_rows
 from legendretron.tuning.wrong_labels import HIGHEST, RateEstimate, check_estimate, estimate_rates, is_believable
 
@@ -45,7 +45,7 @@ class PathPoint(NamedTuple):
 
     @property
     def losses(self) -> np.ndarray:
-        """Log-losses with a little doubt, see :meth:`~legendretron.tuning.problem.LabelledRows.losses`."""
+        """Log-losses with a little doubt, see :meth:`~legendretron.tuning.problem.LabeledRows.losses`."""
         return (1.0 - self.doubt) * self.log_losses + self.doubt * self.of_any_class
 
     @property
@@ -128,7 +128,7 @@ class LogisticPath:
         observed = rows if known is None else rows._replace(log_p=known.log_observed(rows.log_p))
         return self._point(alpha, fitted, observed)
 
-    def _point(self, alpha: float, fitted: Logistic, observed: LabelledRows, **noise: Any) -> PathPoint:
+    def _point(self, alpha: float, fitted: Logistic, observed: LabeledRows, **noise: Any) -> PathPoint:
         log_losses, of_any_class = -observed.label_log_p, -observed.log_p.mean(-1)
         return PathPoint(alpha, log_losses.cpu().numpy(), of_any_class.cpu().numpy(), fitted, self.doubt, **noise)
 
@@ -139,7 +139,7 @@ class LogisticPath:
         return point._replace(doubt=self.doubt)
 
     def with_all_folds(self, best: PathPoint) -> list[PathPoint]:
-        """The best point and its neighbours on all folds, the least loss first: one fold only tells links from softmax."""
+        """The best point and its neighbors on all folds, the least loss first: one fold only tells links from softmax."""
         whole = LogisticPath(self.problem, n_folds=len(self.problem.folds))
         whole.doubt = self.doubt
         # the solution of the first fold is a better start than zero
@@ -195,13 +195,13 @@ class LogisticPath:
         """Mean log-loss on held-out rows."""
         return self.held_out.mean(point.losses).mean
 
-    def predict(self, fitted: Logistic) -> tuple[LabelledRows, LabelledRows]:
+    def predict(self, fitted: Logistic) -> tuple[LabeledRows, LabeledRows]:
         """Predictions for the held-out rows of folds with noise, and for some of the rows they are trained on."""
         held, parts = self.problem.held_out.first(self._noise_folds), self.problem.seen_rows(slice(self._noise_folds))
         runs = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
         return self._predict(fitted, held.row, held.fold), self._predict(fitted, np.concatenate(parts), runs)
 
-    def predict_held_out(self, fitted: Logistic) -> LabelledRows:
+    def predict_held_out(self, fitted: Logistic) -> LabeledRows:
         """Predictions for rows by fits that have not seen them, each row once."""
         held = self.problem.held_out.first(len(fitted.weight))
         first = np.unique(held.row, return_index=True)[1]
@@ -237,7 +237,7 @@ class LogisticPath:
             link=problem.fixed_link,
         )
 
-    def _predict(self, fitted: Logistic, rows: np.ndarray, runs: np.ndarray) -> LabelledRows:
+    def _predict(self, fitted: Logistic, rows: np.ndarray, runs: np.ndarray) -> LabeledRows:
         """Log-probabilities of rows, each under one of the runs."""
         problem, fitted = self.problem, fitted.first(int(runs.max()) + 1)
         log_p = torch.empty(len(rows), problem.n_classes, dtype=torch.float64, device=problem.device)

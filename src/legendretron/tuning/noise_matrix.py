@@ -1,6 +1,6 @@
 r"""The transition matrix of wrong labels, from predictions for rows that a model has not seen, and for those it has.
 
-With the true probabilities :math:`p` of the rows, the likeliest matrix is found by expectation-maximisation:
+With the true probabilities :math:`p` of the rows, the likeliest matrix is found by expectation-maximization:
 
 .. math:: T_{ij} \propto \sum_{n:\, y_n = j} \frac{p_{ni} T_{ij}}{\sum_k p_{nk} T_{kj}}
 
@@ -21,7 +21,7 @@ from legendretron.diagnostics.softmax_test import ROWS_PER_PARAMETER
 from legendretron.links import SymmetricNoise, TransitionNoise
 from legendretron.links.noise_models import count_wrong_labels, replaced_share
 from legendretron.tuning.logistic_path import LogisticPath, PathPoint
-from legendretron.tuning.problem import LabelledRows, TuningProblem
+from legendretron.tuning.problem import LabeledRows, TuningProblem
 from legendretron.tuning.rules import TOLD_APART
 from legendretron.tuning.scores import SURE_ERRORS
 from legendretron.tuning.wrong_labels import LEAST_SHARE, SLACK, TEMPERATURES, FoundNoise, bound_share, estimate_rates
@@ -57,7 +57,7 @@ class MatrixEstimate(NamedTuple):
         return FoundNoise(rate, 1.0, min(doubt, 0.5), rate, low, high)
 
 
-def estimate_matrices(held_out: LabelledRows, training: LabelledRows, start: Tensor) -> MatrixEstimate:
+def estimate_matrices(held_out: LabeledRows, training: LabeledRows, start: Tensor) -> MatrixEstimate:
     """The likeliest matrices, with the power of the probabilities that explains held-out labels best."""
     tried = []
     for power in _POWERS:
@@ -68,7 +68,7 @@ def estimate_matrices(held_out: LabelledRows, training: LabelledRows, start: Ten
     return MatrixEstimate(matrix, estimate_matrix(training.to_power(power), start), likelihood)
 
 
-def estimate_matrix(rows: LabelledRows, start: Tensor) -> Tensor:
+def estimate_matrix(rows: LabeledRows, start: Tensor) -> Tensor:
     """The likeliest matrix, beginning at another one, which counts as one further row of each true class."""
     p, matrix = torch.exp(rows.log_p), start
     weight = rows.weight * (len(rows.weight) / rows.weight.sum())
@@ -136,7 +136,7 @@ def find_matrix(
     return (estimate.mean, estimate.describe(held_out.labels)) if helps or asked else None
 
 
-def _observe(rows: LabelledRows, matrix: Tensor) -> Tensor:
+def _observe(rows: LabeledRows, matrix: Tensor) -> Tensor:
     """Log-probabilities of observed labels."""
     return rows._replace(log_p=torch.log(torch.exp(rows.log_p) @ matrix)).label_log_p
 

@@ -52,20 +52,20 @@ def link_candidates(alpha: float | None, link_alpha: float | None, tied: bool = 
     return [Candidate(a, LINK_ALPHA if link_alpha is None else link_alpha) for a in alphas]
 
 
-class LabelledRows(NamedTuple):
+class LabeledRows(NamedTuple):
     """Predictions for rows, and what was observed."""
 
     log_p: Tensor  #: log-probabilities of the true classes, (n, C)
     labels: Tensor  #: observed labels, (n,)
     weight: Tensor  #: of each row, (n,); any scale
 
-    def to_power(self, power: float) -> LabelledRows:
+    def to_power(self, power: float) -> LabeledRows:
         """The same rows, with a power of the probabilities."""
         return self._replace(log_p=torch.log_softmax(self.log_p * power, dim=-1))
 
-    def select(self, rows: slice | Tensor) -> LabelledRows:
+    def select(self, rows: slice | Tensor) -> LabeledRows:
         """Some of the rows."""
-        return LabelledRows(*(tensor[rows] for tensor in self))
+        return LabeledRows(*(tensor[rows] for tensor in self))
 
     @property
     def label_log_p(self) -> Tensor:
@@ -75,13 +75,13 @@ class LabelledRows(NamedTuple):
     def losses(self, doubt: float) -> Tensor:
         r"""Log-losses :math:`-(1 - \epsilon) \log p_y - \frac{\epsilon}{C} \sum_k \log p_k` with doubt about the labels.
 
-        Where all of a few rows are predicted well, the log-loss alone would favour ever more confidence.
+        Where all of a few rows are predicted well, the log-loss alone would favor ever more confidence.
         """
         return -((1.0 - doubt) * self.label_log_p + doubt * self.log_p.mean(-1))
 
 
 class Trees(NamedTuple):
-    """Out-of-bag probabilities of randomised trees."""
+    """Out-of-bag probabilities of randomized trees."""
 
     rows: np.ndarray  #: numbers of the rows, in order
     proba: np.ndarray  #: (n, C)
@@ -92,7 +92,7 @@ class Trees(NamedTuple):
 class TuningProblem:
     """Data and model, as they will be trained in the end."""
 
-    features: Features  #: standardised if they are to be
+    features: Features  #: standardized if they are to be
     labels: Tensor  #: classes from 0, (N,); the last is the reference
     n_classes: int
     weight: np.ndarray  #: of the rows, (N,)
@@ -126,7 +126,7 @@ class TuningProblem:
 
     @cached_property
     def doubt(self) -> float:
-        """Share of the held-out labels that are doubted at most, see :meth:`LabelledRows.losses`."""
+        """Share of the held-out labels that are doubted at most, see :meth:`LabeledRows.losses`."""
         return DOUBTED_ROWS / self.held_out.n_rows
 
     @property
@@ -145,10 +145,10 @@ class TuningProblem:
         some = some_rows(sum(map(len, parts)), self.n_classes)
         return [part[some] for part in parts]
 
-    def label(self, log_p: Tensor, rows: np.ndarray) -> LabelledRows:
+    def label(self, log_p: Tensor, rows: np.ndarray) -> LabeledRows:
         """Predictions (n, C) for rows, with their labels and weights."""
         weight = torch.as_tensor(self.weight[rows], dtype=torch.float64, device=self.device)
-        return LabelledRows(log_p, self.labels[torch.as_tensor(rows, device=self.device)], weight)
+        return LabeledRows(log_p, self.labels[torch.as_tensor(rows, device=self.device)], weight)
 
     @cached_property
     def trees(self) -> Trees:

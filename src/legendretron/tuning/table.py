@@ -16,7 +16,7 @@ from legendretron.diagnostics.softmax_test import LinkTest
 from legendretron.links import TransitionNoise
 from legendretron.training.logistic import Logistic
 from legendretron.tuning.link_search import FittedLink
-from legendretron.tuning.problem import Candidate, LabelledRows
+from legendretron.tuning.problem import Candidate, LabeledRows
 from legendretron.tuning.wrong_labels import FoundNoise
 
 _ANY_NUMBER = fields.number(finite=False)
@@ -62,9 +62,9 @@ def check_matrix(matrix: Any) -> np.ndarray:
     return np.asarray(matrix)
 
 
-def _held_out_from_state(state: dict[str, Any]) -> LabelledRows:
+def _held_out_from_state(state: dict[str, Any]) -> LabeledRows:
     fields.check_fields("held_out", state, _HELD_OUT)
-    found = LabelledRows(*(torch.as_tensor(state[name]) for name in LabelledRows._fields))
+    found = LabeledRows(*(torch.as_tensor(state[name]) for name in LabeledRows._fields))
     n, n_classes = found.log_p.shape
     inside = (found.labels >= 0) & (found.labels < n_classes)
     if not found.labels.shape == found.weight.shape == (n,) or not bool(inside.all()):
@@ -90,7 +90,7 @@ class Tuning:
     noise: FoundNoise | None = None  #: noise in the labels, if it was looked for; one of rate 0 if there is none
     noise_matrix: np.ndarray | None = None  #: its transition matrix (C, C), if it is not symmetric
     link_test: LinkTest | None = None  #: of softmax, with noise if some is believed, if learned links were candidates
-    held_out: LabelledRows | None = None  #: what the folds of the chosen candidate predict for rows they have not seen
+    held_out: LabeledRows | None = None  #: what the folds of the chosen candidate predict for rows they have not seen
 
     def to_state(self) -> dict[str, Any]:
         """Return what was tried and chosen; models that were trained on the way are left out."""

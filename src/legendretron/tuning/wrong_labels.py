@@ -33,7 +33,7 @@ from legendretron._internal.fields import check_fields, number
 from legendretron.calibration.prediction_sets import some_rows
 from legendretron.diagnostics.softmax_test import ROWS_PER_PARAMETER
 from legendretron.links.noise_models import mix_with_uniform, replaced_share, wrong_share
-from legendretron.tuning.problem import LabelledRows, Trees, TuningProblem
+from legendretron.tuning.problem import LabeledRows, Trees, TuningProblem
 from legendretron.tuning.rules import FEW
 from legendretron.tuning.scores import SURE_ERRORS
 
@@ -96,7 +96,7 @@ class RateEstimate(NamedTuple):
         away = math.hypot(max(self.held_out, self.training) - self.rate, SURE_ERRORS * self.error)
         return min(HIGHEST, away / (1.0 - self.rate))
 
-    def observe(self, rows: LabelledRows) -> LabelledRows:
+    def observe(self, rows: LabeledRows) -> LabeledRows:
         """Rows with log-probabilities of observed labels, by the temperature and the rate that fit held-out rows best."""
         true = rows.to_power(self.temperature).log_p
         return rows._replace(log_p=mix_with_uniform(true, true.new_tensor(self.held_out)))
@@ -138,8 +138,8 @@ class FoundNoise(NamedTuple):
 
 
 def estimate_rates(
-    held_out: LabelledRows, training: LabelledRows, temperatures: tuple[float, ...] = TEMPERATURES
-) -> tuple[RateEstimate, LabelledRows]:
+    held_out: LabeledRows, training: LabeledRows, temperatures: tuple[float, ...] = TEMPERATURES
+) -> tuple[RateEstimate, LabeledRows]:
     """Fit temperature and rate to held-out rows, and the rate to training rows.
 
     Returns the estimate, and held-out rows with log-probabilities of observed labels.
@@ -168,7 +168,7 @@ def estimate_rates(
     return estimate, estimate.observe(held_out)
 
 
-def _fit_rate(rows: LabelledRows) -> tuple[Tensor, float]:
+def _fit_rate(rows: LabeledRows) -> tuple[Tensor, float]:
     """Probability of the labels before noise, and the rate of noise with the least log-loss."""
     p_label = torch.exp(rows.label_log_p)
     # in NumPy and on the CPU, where operations on few numbers cost less
@@ -192,7 +192,7 @@ def best_share(p_label: np.ndarray, other: np.ndarray | float, weight: np.ndarra
 
 
 def check_estimate(
-    estimate: RateEstimate, problem: TuningProblem, rows: np.ndarray, observed: LabelledRows
+    estimate: RateEstimate, problem: TuningProblem, rows: np.ndarray, observed: LabeledRows
 ) -> RateEstimate:
     """Add to an estimate how far trees agree with suspicious labels, and the bound of the rate.
 

@@ -60,7 +60,7 @@ def chain_sizes(form: LinkForm) -> Sizes:
 
     n_out = form.n_classes - 1
     given = form.n_blocks, n_out, _round_up(n_out), form.hidden, form.depth, form.mixed_units
-    return Sizes(*given, int(form.final_softplus), int(form.normalised))
+    return Sizes(*given, int(form.final_softplus), int(form.normalized))
 
 
 class _OnCPU(ABC):

@@ -31,7 +31,7 @@ class Sizes(NamedTuple):
     depth: int  #: layers
     mixed: int  #: units of a layer that see the one before
     final: int  #: whether networks end in a softplus
-    normalised: int  #: whether units are normalised, as CP-Flow's: only this file asks
+    normalized: int  #: whether units are normalized, as CP-Flow's: only this file asks
 
 
 class Ridges(NamedTuple):
@@ -51,7 +51,7 @@ def block_lengths(sizes):
     """Units of a block, rows of its mixing weights, raw parameters under a softplus, and all of its parameters."""
     rank, n_mixing = sizes.hidden * sizes.depth + 1, (sizes.depth - 1) * sizes.mixed + 1
     n_raw = n_mixing * sizes.hidden + 2
-    return rank, n_mixing, n_raw, rank * (sizes.n_out + 1) + n_raw + (3 * n_mixing - 2 if sizes.normalised else 0)
+    return rank, n_mixing, n_raw, rank * (sizes.n_out + 1) + n_raw + (3 * n_mixing - 2 if sizes.normalized else 0)
 
 
 @compiled
@@ -71,7 +71,7 @@ def gather_parameters(where, sizes, like):
     """All parameters one after the other, from the addresses of the tensors of each block."""
     rank, n_mixing, n_raw, _ = block_lengths(sizes)
     lengths = (rank * sizes.n_out, rank, n_raw - 2, 1, 1, n_mixing - 1, n_mixing, n_mixing - 1)
-    return gather(where, lengths, 8 if sizes.normalised else 5, sizes.n_blocks, like)
+    return gather(where, lengths, 8 if sizes.normalized else 5, sizes.n_blocks, like)
 
 
 @compiled
@@ -97,7 +97,7 @@ def fold(theta, start, sizes, ridges):
         scale(raw, pr, kind(1) / kind(hidden), raw, pr, n_raw - 2)
         scale(raw, pr, kind(1), mixing, pr, n_raw)
         scale(theta, p_bias, kind(1), bias, pu, rank)
-        if sizes.normalised:
+        if sizes.normalized:
             p_shift = p_raw + n_raw
             p_log_scale, p_mixing_bias = p_shift + n_mixing - 1, p_shift + 2 * n_mixing - 1
             for row in range(n_mixing):
@@ -128,7 +128,7 @@ def pull_back(theta, start, sizes, ridges, grad):
         scale(grad, p_bias, raw[pr + n_raw - 1], grad, p_bias, rank + n_raw - 2)
         for u in range(rank):
             scale(stack_grad, (pu + u) * stride, unit_scale[pu + u], grad, p_a + u * n_out, n_out)
-        if sizes.normalised:
+        if sizes.normalized:
             p_shift = p_raw + n_raw
             p_log_scale, p_mixing_bias = p_shift + n_mixing - 1, p_shift + 2 * n_mixing - 1
             for row in range(n_mixing):

@@ -1,4 +1,4 @@
-"""Steps of training in one compiled function: gather, predict, differentiate, penalise, update by Adam.
+"""Steps of training in one compiled function: gather, predict, differentiate, penalize, update by Adam.
 
 The link is softmax+ after a chain of ridge blocks, see :mod:`legendretron.accelerate.cpu.chain`; without blocks it is
 softmax+ itself, or a mixture of nests, see :mod:`legendretron.accelerate.cpu.nests`. Arrays of a batch are *units times rows*
@@ -223,7 +223,7 @@ class CompiledTraining:
         Weighted sums of losses and hits, added to.
     penalty : tuple of arrays
         Strengths on ``W``, ``b`` and the link, ``(R, 3)``; the factor of the sum of a feature's weights, ``(R,)``, see
-        ``Penalty.shared``; and the centre of the penalty on the link, empty if that is 0.
+        ``Penalty.shared``; and the center of the penalty on the link, empty if that is 0.
     form : LinkForm
         Form of the link.
     n_rows : int

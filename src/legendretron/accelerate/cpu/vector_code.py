@@ -1,6 +1,6 @@
 """How vector instructions are written.
 
-Numba leaves vectorisation to the compiler, which fails on matrix products whose sums should stay in registers and on ``exp``;
+Numba leaves vectorization to the compiler, which fails on matrix products whose sums should stay in registers and on ``exp``;
 and each statement takes a millisecond or more to compile. So some functions are written in LLVM's intermediate
 representation, for vectors of 64 bytes, which it splits into those of the processor.
 """

@@ -61,16 +61,16 @@ class ChainOnCUDA:
         n_blocks, n_out, hidden, depth, mixed = (
             form.n_blocks, form.n_classes - 1, form.hidden, form.depth, form.mixed_units,
         )  # fmt: skip
-        normalised = form.normalised
-        self._n_blocks, self._n_out, self._each = n_blocks, n_out, 8 if normalised else 5
+        normalized = form.normalized
+        self._n_blocks, self._n_out, self._each = n_blocks, n_out, 8 if normalized else 5
         self._rank = rank = hidden * depth + 1
         rows = (depth - 1) * mixed + 1
-        self._n_raw = rank + rows * hidden + 2 + (3 * rows - 2 if normalised else 0)
+        self._n_raw = rank + rows * hidden + 2 + (3 * rows - 2 if normalized else 0)
         self._n_sums = 2 * rank + rows * hidden + 2
         self._n_numbers = 2 * rank + 3 * rows * hidden + 4
         self._few = n_out <= _FEW_CLASSES
         sizes: dict[str, Any] = {"B": n_blocks, "H": hidden, "M": depth, "MIXED": mixed}
-        folded: dict[str, Any] = {"NORMED": normalised, "FLOOR": form.scale_floor or 0.0}
+        folded: dict[str, Any] = {"NORMED": normalized, "FLOOR": form.scale_floor or 0.0}
         power = triton.next_power_of_2
         # 16 is the least size of a matrix product
         self._units = {**sizes, "UNITS": power(hidden), "RANK": max(16, power(rank)), "SOFT": form.final_softplus}
@@ -250,7 +250,7 @@ class ChainOnCUDA:
         runs, width = gradient.shape
         totals = gradient if batch is None else batch.totals
         scratch = gradient.new_empty(runs * max(self._n_blocks, 1) * self._n_sums)
-        flags = {"LEARNED": learned, "WHOLE": whole, "LABELLED": batch is not None}
+        flags = {"LEARNED": learned, "WHOLE": whole, "LABELED": batch is not None}
         self._launcher(add_tiles_kernel, tuple(flags.values()), {**self._adding, **flags})(
             (runs, programs), (parts, dots, numbers, gradient, totals, scratch),
             n, self._n_out, start, width, tiles, n_dots, runs,

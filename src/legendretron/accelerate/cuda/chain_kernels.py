@@ -148,7 +148,7 @@ def add_tiles_kernel(
     parts, dots, numbers, gradient, totals, scratch, n, K, START, P, tiles, n_dots, n_runs,
     B: tl.constexpr, H: tl.constexpr, M: tl.constexpr, MIXED: tl.constexpr, UNITS: tl.constexpr, RANK: tl.constexpr,
     MIXING_ROWS: tl.constexpr, SMALL_UP: tl.constexpr, BLOCK: tl.constexpr, NORMED: tl.constexpr, FLOOR: tl.constexpr,
-    LEARNED: tl.constexpr, WHOLE: tl.constexpr, LABELLED: tl.constexpr,
+    LEARNED: tl.constexpr, WHOLE: tl.constexpr, LABELED: tl.constexpr,
 ):  # fmt: skip
     """Add up the parts of a run: the first ``B`` programs what a block has beside ``A``, the others all the rest.
 
@@ -192,7 +192,7 @@ def add_tiles_kernel(
     else:
         entries = (b - B) * BLOCK + tl.arange(0, BLOCK)
         n_sums = length - 3
-        if LABELLED:
+        if LABELED:
             n_sums = length
         total = tl.zeros((BLOCK,), dtype)
         for tile in range(tiles):
@@ -205,7 +205,7 @@ def add_tiles_kernel(
         tl.store(gradient + run * P + place, total, is_weight)
         if LEARNED:
             tl.store(gradient + run * P + P - 1 + 0 * entries, total, entries == length - 3)
-        if LABELLED:
+        if LABELED:
             history = (entries >= length - 2) & (entries < length)
             where = totals + (entries - (length - 2)) * n_runs + run
             tl.store(where, tl.load(where, history, 0.0) + n * total, history)

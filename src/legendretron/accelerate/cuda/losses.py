@@ -32,7 +32,7 @@ def _nested_kernel(
     x, labels, weights, out, gradient, numbers, n, n_classes, ignore,
     M: tl.constexpr, WEIGHTED: tl.constexpr, WANT: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_C: tl.constexpr,
 ):  # fmt: skip
-    """Nested log-sum-exps of a few rows; the gate of nests is normalised while it is computed, as softmax can be."""
+    """Nested log-sum-exps of a few rows; the gate of nests is normalized while it is computed, as softmax can be."""
     rows = tl.program_id(0).to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)
     cols = tl.arange(0, BLOCK_C)
     real, inside = rows < n, cols < n_classes

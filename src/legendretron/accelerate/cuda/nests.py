@@ -235,13 +235,13 @@ class NestsOnCUDA:
         """Gradients in the rows, and sums ``(R, programs, size)``; see the kernel."""
         runs, n, c = 1 if noise is None else len(z), z.shape[-2], self._n_classes
         programs = min(n, triton.cdiv(min(_PROGRAMS, _SUMS // c), runs))
-        labelled = noise is not None
-        size = self._n_nests * (c + 2) + 1 + (c + 2 if labelled else 0)
+        labeled = noise is not None
+        size = self._n_nests * (c + 2) + 1 + (c + 2 if labeled else 0)
         dz, sums = torch.empty_like(z), z.new_empty(runs, programs, size)
         noisy = (False, False) if noise is None else (noise.learned, noise.noisy)
-        flags = (z.dtype, labelled, *noisy)
+        flags = (z.dtype, labeled, *noisy)
         if flags not in self._launchers:
-            meta = {"LOWEST": _LOWEST[z.dtype], "LABELS": labelled, "LEARNED": flags[2], "NOISY": flags[3]}
+            meta = {"LOWEST": _LOWEST[z.dtype], "LABELS": labeled, "LEARNED": flags[2], "NOISY": flags[3]}
             self._launchers[flags] = Launcher(_backward_kernel, {**self._meta, **meta})
         known_rate = flat if noise is None else noise.known_rate
         with on_device_of(z):

@@ -1,7 +1,7 @@
 r"""The units of ridge blocks, and the log-loss with symmetric noise, as parts of Triton kernels.
 
 Units are tiles of some rows by the units of a layer. The formulas are those of :mod:`legendretron.potentials.ficnn`. Units
-have scales and shifts, :math:`t = s \odot (A x + m)`, which are 1 and the bias in a plain network; CP-Flow's normalisation is
+have scales and shifts, :math:`t = s \odot (A x + m)`, which are 1 and the bias in a plain network; CP-Flow's normalization is
 folded into them and into the mixing weights. The numbers of a block, which :func:`fold_kernel` writes, are in this order,
 with :math:`r = M H + 1` units and mixing weights of shape ``(ROWS, H)``: scales :math:`s`, shifts :math:`m`, mixing weights
 times the scale of the unit that they feed, the same without it, their derivatives in the raw ones, :math:`\alpha`,

@@ -68,7 +68,7 @@ def describe_link(classifier: Any, features: Any, rows: EvaluationRows) -> Marku
         grid([_link_chart(drawn, names), _loss_chart(losses, names) if losses else _score_loss_chart(drawn, names)]),
         note(
             "The link turns the predictor of a class into its probability; logistic regression always uses the sigmoid, in "
-            "grey. Predictors are shifted and scaled so that both agree at probabilities of 1/4 and 3/4: what differs is the "
+            "gray. Predictors are shifted and scaled so that both agree at probabilities of 1/4 and 3/4: what differs is the "
             f"shape.{moved}"
         ),
     )

@@ -29,7 +29,7 @@ from legendretron.report.markup import (
 from legendretron.report.measured import SCORES, CalibrationError, Measured
 
 #: Of the contestants, in all pictures.
-COLOURS = {"model": "c0", "against": "c1", "temperature": "c2", "logistic": "c4", "dummy": "grey"}
+COLORS = {"model": "c0", "against": "c1", "temperature": "c2", "logistic": "c4", "dummy": "grey"}
 _HEADS = {
     "accuracy": ("accuracy", "(higher is better)"),
     "log_loss": ("log-loss", "(lower)"),
@@ -54,7 +54,7 @@ def scores(measured: Measured, notes: list[str]) -> Markup:
     pictures = []
     for score, title in (("log_loss", "Log-loss (lower is better)"), ("accuracy", "Accuracy (higher is better)")):
         # class frequencies alone are so far away that the others could not be told apart
-        entries = [(name, *measured.score(key, score), COLOURS[key]) for key, name in names.items() if key != "dummy"]
+        entries = [(name, *measured.score(key, score), COLORS[key]) for key, name in names.items() if key != "dummy"]
         pictures.append(figure(forest(entries, title), f"{title}, with 95 % intervals"))
     sampled = ""
     if len(measured.ranked) < len(measured.rows):
