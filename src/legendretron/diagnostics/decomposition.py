@@ -135,7 +135,8 @@ def decompose(
         after = np.log(np.maximum(np.asarray(calibrated, dtype=np.float64), _LEAST))
     share = np.bincount(y, weight, p.shape[1]) / weight.sum()
     usual = np.broadcast_to(np.log(np.maximum(share, _LEAST)), p.shape)
-    return split_losses(*(_losses(y, log_q, loss) for log_q in (log_p, after, usual)), weight, seed)
+    own, refined, uncertain = (_losses(y, log_q, loss) for log_q in (log_p, after, usual))
+    return split_losses(own, refined, uncertain, weight, seed)
 
 
 def split_losses(

@@ -51,7 +51,9 @@ class Measured:
         #: scores of those that were recalibrated, in parts
         self.parts = {
             (key, loss): split_losses(
-                *(getattr(one, name) for one in (self.contestants[key].rows, own, self.contestants["dummy"].rows)),
+                getattr(self.contestants[key].rows, name),
+                getattr(own, name),
+                getattr(self.contestants["dummy"].rows, name),
                 rows.weight,
                 seed,
             )

@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 import scipy.sparse
 import torch
-from torch.utils.data import DataLoader, SequentialSampler
+from torch.utils.data import DataLoader, RandomSampler, SubsetRandomSampler, WeightedRandomSampler
 
 from legendretron._internal.columns import check_names, choose_names
 from legendretron._internal.extras import arrow, arrow_datasets, compute, parquet
@@ -147,12 +147,11 @@ class ArrowSource(BlockSource):
     All files are opened at once here: damaged ones, and columns that change their type, are found before any work.
     """
 
-    def __init__(self, dataset: Any, reader: RecordReader, *, batch_rows: int = _BATCH_ROWS) -> None:
+    def __init__(self, dataset: Any, reader: RecordReader) -> None:
         if getattr(dataset, "_scan_options", {}).get("filter") is not None:
             raise ValueError(
                 "source must be a data set without a filter; write the rows that are wanted to files first."
             )
-        self._batch_rows = batch_rows
         self._reader = RecordReader.of_schema(dataset.schema, reader)
         self.feature_names = self._reader.features
         self._blocks: list[_Block] = []
@@ -160,7 +159,7 @@ class ArrowSource(BlockSource):
         for file, fragment in enumerate(dataset.get_fragments()):
             place = _place(fragment, file)
             constants = dict(arrow_datasets.get_partition_keys(fragment.partition_expression))
-            if not _is_parquet(fragment):
+            if type(fragment).__name__ != "ParquetFileFragment":
                 self._blocks.append(_Block(file, fragment, None, 0, place, constants))
                 continue
             with _naming(place), _open_fragment(fragment) as parquet:
@@ -193,18 +192,14 @@ class ArrowSource(BlockSource):
     def _records(self, block: _Block) -> Iterator[Any]:
         if block.group is None:
             yield from block.fragment.to_batches(
-                columns=self._reader.columns, batch_size=self._batch_rows, batch_readahead=2, fragment_readahead=1
+                columns=self._reader.columns, batch_size=_BATCH_ROWS, batch_readahead=2, fragment_readahead=1
             )
             return
         columns = [name for name in self._reader.columns if name not in block.constants]
         with _open_fragment(block.fragment) as parquet:
             yield from parquet.iter_batches(
-                batch_size=self._batch_rows, row_groups=[block.group], columns=columns, use_threads=False
+                batch_size=_BATCH_ROWS, row_groups=[block.group], columns=columns, use_threads=False
             )
-
-
-def _is_parquet(fragment: Any) -> bool:
-    return type(fragment).__name__ == "ParquetFileFragment"
 
 
 def _place(fragment: Any, number: int) -> str:
@@ -275,11 +270,7 @@ class IterableSource(BlockSource):
 def _in_order(loader: DataLoader[Any]) -> bool:
     sampler = getattr(loader.batch_sampler, "sampler", loader.sampler)
     # that of an iterable data set draws nothing, and one of your own may have any order that does not change
-    from torch.utils.data import RandomSampler, SubsetRandomSampler, WeightedRandomSampler
-
-    return isinstance(sampler, SequentialSampler) or not isinstance(
-        sampler, RandomSampler | SubsetRandomSampler | WeightedRandomSampler
-    )
+    return not isinstance(sampler, RandomSampler | SubsetRandomSampler | WeightedRandomSampler)
 
 
 def _parts(item: Any, origin: str) -> tuple[Any, Any, Any]:
@@ -305,16 +296,11 @@ def _plain(values: Any) -> Any:
     return values.detach().cpu().numpy() if isinstance(values, torch.Tensor) else values
 
 
-_BLOCK_ROWS = 2**14
-
-
 class ArraySource(BlockSource):
     """Rows of arrays, read in slices: of memory-mapped ones only these are in memory."""
 
-    def __init__(self, X: Any, y: Any, weight: Any = None, *, block_rows: int = _BLOCK_ROWS) -> None:
-        columns = getattr(X, "columns", None)
-        if columns is not None and all(isinstance(name, str) for name in columns):
-            self.feature_names = tuple(columns)
+    def __init__(self, X: Any, y: Any, weight: Any = None, *, block_rows: int = _BATCH_ROWS) -> None:
+        self.feature_names = _names(X)
         self.X = scipy.sparse.csr_array(X) if scipy.sparse.issparse(X) else X
         self.y, self.weight = (None if part is None else np.asarray(part) for part in (y, weight))
         self.block_rows = block_rows
