@@ -30,9 +30,7 @@ _PASSES = 2
 class CombinedVotes(NamedTuple):
     """Votes of each row: their majority, and how probable they make each class."""
 
-    weight: (
-        np.ndarray
-    )  #: of the copies of the rows: that of the row for the majority, divided where several have as many
+    weight: np.ndarray  #: of the copies of the rows: that of the row for the majority, divided among equals
     rate: float  #: share of these labels that has been replaced
     odds: np.ndarray  #: probability of the votes if the class of a copy is true, relative to the highest of the row
     odds_of_others: np.ndarray  #: the same for the classes without votes
