@@ -97,14 +97,17 @@ def has_pattern(path: LogisticPath, plain: PathPoint, *, symmetric: bool) -> boo
         return True
     held_out, seen = path.predict(plain.fitted)
     estimate, by_rate = estimate_rates(held_out, seen, _POWERS)
-    rows, start = held_out.to_power(estimate.temperature), _symmetric(problem, estimate.rate)
-    half = torch.arange(len(rows.labels), device=rows.labels.device) % 2 == 0
-    gain = -by_rate.label_log_p
-    for one in (half, ~half):
-        gain[~one] += _observe(rows.select(~one), estimate_matrix(rows.select(one), start))
-    # classes that a model confuses look like a matrix, too; but then labels are right where trees are sure
-    is_better = float(gain.mean()) > SURE_ERRORS * float(gain.std()) / math.sqrt(len(gain))
-    return is_better and _is_possible(estimate_matrix(rows, start), problem)
+    start = _symmetric(problem, estimate.rate)
+    half = torch.arange(len(held_out.labels), device=held_out.labels.device) % 2 == 0
+    for power in _POWERS:  # a fit to wrong labels is not sure enough to see a matrix
+        rows, gain = held_out.to_power(power), -by_rate.label_log_p
+        for one in (half, ~half):
+            gain[~one] += _observe(rows.select(~one), estimate_matrix(rows.select(one), start))
+        is_better = float(gain.mean()) > SURE_ERRORS * float(gain.std()) / math.sqrt(len(gain))
+        # classes that a model confuses look like a matrix, too; but then labels are right where trees are sure
+        if is_better and _is_possible(estimate_matrix(rows, start), problem):
+            return True
+    return False
 
 
 def find_matrix(
