@@ -22,7 +22,6 @@ from legendretron.links import SymmetricNoise, TransitionNoise
 from legendretron.links.noise_models import count_wrong_labels, replaced_share
 from legendretron.tuning.logistic_path import LogisticPath, PathPoint
 from legendretron.tuning.problem import LabeledRows, TuningProblem
-from legendretron.tuning.rules import TOLD_APART
 from legendretron.tuning.scores import SURE_ERRORS
 from legendretron.tuning.wrong_labels import LEAST_SHARE, SLACK, TEMPERATURES, FoundNoise, bound_share, estimate_rates
 
@@ -86,14 +85,14 @@ def estimate_matrix(rows: LabeledRows, start: Tensor) -> Tensor:
 def has_pattern(path: LogisticPath, plain: PathPoint, *, symmetric: bool) -> bool:
     """Whether held-out labels may have a transition matrix, by a fit without noise; ``symmetric`` if they have a rate.
 
-    The matrix is estimated on one half of the held-out rows and judged on the other, so one with too many entries for the
-    rows loses. Halves of few rows tell nothing: a matrix is fitted if labels are surely wrong where trees are sure.
+    They may if labels are surely wrong where trees are sure, and no rate explains it. Else a matrix is estimated on one half
+    of the held-out rows and judged on the other, so one with too many entries for the rows loses.
     """
     problem = path.problem
     # of two classes, a matrix cannot be told from symmetric noise and a bias
     if problem.n_classes == 2 or problem.features.n_rows < ROWS_PER_PARAMETER * problem.n_classes**2:
         return False
-    if not symmetric and problem.features.n_rows < TOLD_APART and bound_share(problem.trees)[0] >= LEAST_SHARE:
+    if not symmetric and bound_share(problem.trees)[0] >= LEAST_SHARE:
         return True
     held_out, seen = path.predict(plain.fitted)
     estimate, by_rate = estimate_rates(held_out, seen, _POWERS)
