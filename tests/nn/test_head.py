@@ -6,6 +6,7 @@ from tests.heads import LINKS, features, make_head
 from torch import nn
 
 from legendretron import CanonicalLink, CompositeLink
+from legendretron.links import NoisyLink, SoftmaxLink, SymmetricNoise
 from legendretron.nn import ClassParallel, LegendreHead, LegendreLink, parameter_groups
 
 
@@ -171,6 +172,12 @@ def test_parameter_groups_split_links_and_noise_from_the_rest():
     assert [g["lr"] for g in optimizer.param_groups] == [0.5, 0.1, 0.3]
     for label_noise in (None, 0.2):  # nothing to learn
         assert len(parameter_groups(LegendreHead(6, 5, label_noise=label_noise), noise={"lr": 0.1})) == 2
+
+
+def test_noise_inside_a_link_is_in_one_group_only():
+    link = NoisyLink(SoftmaxLink(5), SymmetricNoise(5, 0.1, learned=True))
+    groups = parameter_groups(nn.Sequential(nn.Linear(6, 4), link))
+    assert [(group["name"], len(group["params"])) for group in groups] == [("network", 2), ("noise", 1)]
 
 
 @pytest.mark.parametrize("group", ["link", "network", "noise"])

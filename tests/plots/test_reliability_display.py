@@ -115,6 +115,7 @@ def test_every_curve_looks_different():
     ({"y": Y[:5]}, "got 5 labels and 2000 rows"),
     ({"y": np.append(Y[:-1], "fox")}, "y holds 4 classes .*predictions have 3 columns; name the classes"),
     ({"y": Y, "classes": ["cat", "dog", "fox"]}, "y holds the label 'eel', which is not among the classes"),
+    ({"y": np.append(Y[:-1], "zebra"), "classes": NAMES}, "y holds the label 'zebra', which is not among the classes"),
     ({"y": Y, "classes": ["cat", "dog"]}, "classes must name 3 different classes"),
     ({"y": Y[:, None]}, "y must contain one label for each row"),
     ({"predictions": {}}, "predictions must contain at least one model"),
