@@ -15,6 +15,7 @@ from legendretron.accelerate.cuda.chain_kernels import (
     LABELS,
     add_rows_kernel,
     add_tiles_kernel,
+    columns_kernel,
     loss_kernel,
     spread_kernel,
     tile_kernel,
@@ -28,7 +29,9 @@ __all__ = ["ChainOnCUDA", "StepNoise"]
 
 #: Classes up to which rows go through a chain of blocks in registers, and rows that do so together.
 _FEW_CLASSES, _TILE = 64, 16
-#: Rows of a program where there are more classes.
+#: Most rows, classes and units of a row that goes through a chain in registers alone: with more rows, they share lines of A.
+_SINGLE_ROWS, _SINGLE_CLASSES, _SINGLE_UNITS = 1024, 1024, 16
+#: Rows of a program where there are more.
 _ROWS = 32
 #: Tiles whose sums one program adds up, one after the other.
 _MOST_TILES = 64
@@ -79,11 +82,11 @@ class ChainOnCUDA:
         )
         self._adding = {
             **sizes, **folded, "UNITS": power(hidden), "RANK": power(rank), "MIXING_ROWS": power(rows),
-            "SMALL_UP": power(self._n_sums), "BLOCK": 256, "num_warps": 2,
+            "SMALL_UP": power(self._n_sums), "BLOCK": 256, "TILES": 16, "num_warps": 2,
         }  # fmt: skip
         block = max(16, power(n_out))
         self._tile = {
-            **self._units, "BLOCK_N": _TILE, "BLOCK_K": block, "num_warps": 4 if block <= 32 else 8, "num_stages": 1,
+            **self._units, "BLOCK_N": _TILE if self._few else 1, "BLOCK_K": block, "num_stages": 1,
         }  # fmt: skip
         self._chunks = min(8, triton.cdiv(n_out, 128))  # parts of the classes, each for a program of its own
         self._launchers: dict[tuple[Any, ...], Launcher] = {}
@@ -96,24 +99,37 @@ class ChainOnCUDA:
 
     # --- a head or a prediction: one run ---
 
+    def _is_in_registers(self, n: int) -> bool:
+        """Whether rows of a head go through all blocks in registers."""
+        single = n <= _SINGLE_ROWS and self._n_out <= _SINGLE_CLASSES and self._rank <= _SINGLE_UNITS
+        return self._few or single
+
+    @property
+    def _n_folded(self) -> int:
+        """Numbers of all blocks, up to an address that is a multiple of 16."""
+        return triton.cdiv(max(self._n_blocks, 1) * self._n_numbers, 4) * 4
+
     def saved_size(self, n: int) -> int:
-        """Numbers that the forward pass keeps beside its result, if there are many classes."""
-        return 0 if self._few else n * (3 * self._n_blocks * self._rank + (self._n_blocks - 1) * self._n_out)
+        """Numbers that the forward pass keeps beside its result."""
+        if self._few:
+            return self._n_folded
+        width = (4 if self._is_in_registers(n) else 3) * self._n_blocks * self._rank
+        return self._n_folded + n * (width + (self._n_blocks - 1) * self._n_out)
 
     def forward(self, z: Tensor, tensors: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
         """Log-probabilities ``(n, C)`` of predictors ``(n, K)``, and what the backward pass needs beside them."""
         n, k = z.shape
         with on_device_of(z):
-            numbers = self._fold_parameters(z, tensors, 1)
-            if self._few:
-                log_p = z.new_empty(n, k + 1)
-                for first in range(0, n, _ROWS_AT_ONCE):
-                    part = slice(first, first + _ROWS_AT_ONCE)
-                    self._tiles(FORWARD, z[None, part], tensors, numbers, log_p[part])
-                return log_p, z.new_empty(0)
             saved = z.new_empty(self.saved_size(n))
-            y = self._forward_many(z.unsqueeze(0), tensors, numbers, saved)[0]
-            return torch.log_softmax(torch.nn.functional.pad(y, (0, 1)), -1), saved
+            self._fold_parameters(saved, tensors, 1)
+            if not self._is_in_registers(n):
+                y = self._forward_many(z.unsqueeze(0), tensors, saved, saved[self._n_folded :])[0]
+                return torch.log_softmax(torch.nn.functional.pad(y, (0, 1)), -1), saved
+            log_p = z.new_empty(n, k + 1)
+            for first in range(0, n, _ROWS_AT_ONCE):
+                part = slice(first, first + _ROWS_AT_ONCE)
+                self._tiles(FORWARD, z[None, part], tensors, saved, log_p[part], saved=saved)
+            return log_p, saved
 
     def backward(
         self, g: Tensor, z: Tensor, log_p: Tensor, saved: Tensor, tensors: Sequence[Tensor], wanted: tuple[bool, bool]
@@ -123,12 +139,13 @@ class ChainOnCUDA:
         # a run's row has a place for the gradient of a bias, too
         gradient = z.new_empty(1, k + blocks * (self._rank * k + self._n_raw))
         with on_device_of(z):
-            numbers = self._fold_parameters(z, tensors, 1)
-            if self._few:
-                dz = self._tiles(COTANGENT, z.unsqueeze(0), tensors, numbers, None, g, gradient)
+            if self._is_in_registers(len(z)):
+                dz = self._tiles(COTANGENT, z.unsqueeze(0), tensors, saved, None, g, gradient, log_p=log_p, saved=saved)
             else:
                 dy = g[:, :k] - log_p[:, :k].exp() * g.sum(-1, keepdim=True)
-                dz = self._backward_many(z.unsqueeze(0), dy.unsqueeze(0), tensors, numbers, saved, gradient, k)
+                dz = self._backward_many(
+                    z.unsqueeze(0), dy.unsqueeze(0), tensors, saved, saved[self._n_folded :], gradient, k
+                )
         return dz.view(z.shape), gradient[0, k:]
 
     # --- a training step: all runs ---
@@ -153,10 +170,10 @@ class ChainOnCUDA:
         tensors = self._views(flat, start + k)
         batch = _Batch(labels, weights, flat, noise, totals)
         with on_device_of(z):
-            numbers = self._fold_parameters(z, tensors, runs)
+            numbers = self._fold_parameters(z.new_empty(runs * self._n_folded), tensors, runs)
             if self._few:
                 return self._tiles(LABELS, z, tensors, numbers, None, weights, gradient, start, batch)
-            saved = z.new_empty(runs * self.saved_size(n)) if self._n_blocks else z.new_empty(0)
+            saved = z.new_empty(runs * n * (3 * self._n_blocks * self._rank + max(self._n_blocks - 1, 0) * k))
             y = self._forward_many(z, tensors, numbers, saved)
             dy, sums = torch.empty_like(y), z.new_empty(runs * n, 3)
             block = min(1024, triton.next_power_of_2(k))
@@ -181,9 +198,8 @@ class ChainOnCUDA:
                 place += length
         return views
 
-    def _fold_parameters(self, like: Tensor, tensors: Sequence[Tensor], runs: int) -> Tensor:
-        """What the kernels need of each block beside ``A``."""
-        numbers = like.new_empty(runs, max(self._n_blocks, 1), self._n_numbers)
+    def _fold_parameters(self, numbers: Tensor, tensors: Sequence[Tensor], runs: int) -> Tensor:
+        """Write what the kernels need of each block beside ``A``."""
         if self._n_blocks:
             self._fold((runs, 1), (numbers, tuple(tensors)), self._stride(tensors, runs))
         return numbers
@@ -193,7 +209,7 @@ class ChainOnCUDA:
         """From the parameters of one run to those of the next."""
         return tensors[0].stride(0) if tensors and runs > 1 else 0
 
-    # --- few classes ---
+    # --- rows in registers ---
 
     def _tiles(
         self,
@@ -206,33 +222,62 @@ class ChainOnCUDA:
         gradient: Tensor | None = None,
         start: int = 0,
         batch: _Batch | None = None,
+        log_p: Tensor | None = None,
+        saved: Tensor | None = None,
     ) -> Tensor:
         runs, n, k = z.shape
-        tiles, blocks, rank = triton.cdiv(n, _TILE), self._n_blocks, self._rank
-        length = k + blocks * (rank * k + self._n_sums) + 3
+        blocks, rank, few = self._n_blocks, self._rank, self._few
+        tiles = triton.cdiv(n, self._tile["BLOCK_N"])
+        length = k + blocks * (rank * k + self._n_sums) + 3 if few else blocks * self._n_sums
         out = torch.empty_like(z) if out is None else out
-        states = z.new_empty(max(blocks, 1) * runs * n * 3 * rank)
-        points = states if mode == FORWARD else z.new_empty(max(blocks, 1) * runs * n * k)
+        n_states = blocks * runs * n * 4 * rank
+        if few or saved is None:
+            states = z.new_empty(max(n_states, 1))
+            points = states if mode == FORWARD else z.new_empty(max(blocks - 1, 1) * runs * n * k)
+        else:
+            states, points = saved[self._n_folded :], saved[self._n_folded + n_states :]
         parts = states if mode == FORWARD else z.new_empty(runs * tiles, length)
+        cotangents = states if few or mode == FORWARD else z.new_empty(blocks * runs * n * k)
         labels, flat, noise = (None, None, None) if batch is None else (batch.labels, batch.flat, batch.noise)
         learned, noisy = (False, False) if noise is None else (noise.learned, noise.noisy)
         width = k if flat is None else flat.shape[1]
         some = z  # takes the place of what this mode does not read
-        given = [some if t is None else t for t in (labels, weights, flat)]
+        given = [some if t is None else t for t in (labels, weights, flat, log_p)]
         known_rate = some if noise is None else noise.known_rate
         stride = self._stride(tensors, runs)
-        constants = {**self._tile, "MODE": mode, "LEARNED": learned, "NOISY": noisy}
-        self._launcher(tile_kernel, (mode, learned, noisy), constants)(
+        # so that registers hold a tile and A, also in double precision
+        warps = (4 if k <= 32 else 8) if few else z.element_size()
+        constants = {**self._tile, "MODE": mode, "LEARNED": learned, "NOISY": noisy, "num_warps": warps}
+        self._launcher(tile_kernel, (mode, learned, noisy, warps), constants)(
             (runs * tiles, 1),
-            (z, tuple(tensors[:: self._each]) or (some,), numbers, *given, points, states, parts, out, known_rate),
+            (z, tuple(tensors[:: self._each]) or (some,), numbers, *given, points, states, cotangents, parts, out,
+             known_rate),
             runs * n, n, k, stride, width, tiles,
         )  # fmt: skip
         if gradient is not None:
-            if tiles > _MOST_TILES:
+            if few and tiles > _MOST_TILES:
                 parts, tiles = parts.view(runs, tiles, length).sum(1), 1
-            chunks = triton.cdiv(length, self._adding["BLOCK"])
-            self._add(parts, parts, numbers, gradient, batch, (n, start, tiles, 0), learned, True, blocks + chunks)
+            if few:
+                chunks = triton.cdiv(length, self._adding["BLOCK"])
+                self._add(parts, parts, numbers, gradient, batch, (n, start, tiles, 0), learned, True, blocks + chunks)
+            else:
+                self._columns(z, points, cotangents, states, gradient, start + k)
+                self._add(parts, parts, numbers, gradient, None, (n, start + k, tiles, 0), False, False, blocks)
         return out
+
+    def _columns(
+        self, z: Tensor, points: Tensor, cotangents: Tensor, states: Tensor, gradient: Tensor, start: int
+    ) -> None:
+        """Write the gradients of all ``A``."""
+        runs, n, k = z.shape
+        constants = {
+            "R": self._rank, "RANK": self._units["RANK"], "WIDTH": 4 * self._rank, "BLOCK_N": _ROWS, "BLOCK_K": 32,
+            "num_warps": 2, "num_stages": 3,
+        }  # fmt: skip
+        self._launcher(columns_kernel, (), constants)(
+            (runs, self._n_blocks * triton.cdiv(k, 32)), (z, points, cotangents, states, gradient),
+            runs * n, n, k, start, gradient.shape[1], self._rank * k + self._n_raw,
+        )  # fmt: skip
 
     def _add(
         self,
@@ -250,7 +295,7 @@ class ChainOnCUDA:
         runs, width = gradient.shape
         totals = gradient if batch is None else batch.totals
         scratch = gradient.new_empty(runs * max(self._n_blocks, 1) * self._n_sums)
-        flags = {"LEARNED": learned, "WHOLE": whole, "LABELED": batch is not None}
+        flags = {"LEARNED": learned, "WHOLE": whole, "DOTS": n_dots > 0, "LABELED": batch is not None}
         self._launcher(add_tiles_kernel, tuple(flags.values()), {**self._adding, **flags})(
             (runs, programs), (parts, dots, numbers, gradient, totals, scratch),
             n, self._n_out, start, width, tiles, n_dots, runs,

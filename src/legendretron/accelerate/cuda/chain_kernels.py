@@ -1,8 +1,8 @@
 r"""Composite links as Triton kernels, for many runs at once: softmax+ after a chain of ridge blocks, or without any.
 
-There are two ways. Few classes: one program takes some rows of a run through the link, and on request back again, without
-writing points between blocks where others would have to wait for them. Many classes: programs take some rows and some
-classes from the units of one block to those of the next, and matrix multiplication adds up the gradients of ``A``.
+There are two ways. Few classes, or few rows: one program takes some rows of a run, or a single one, through the link, and on
+request back again, without writing points between blocks where others would have to wait for them. Many classes: programs
+take some rows and some classes from the units of one block to those of the next.
 
 Parameters are read where they are kept, at a stride from one run to the next: in training in one row a run, in a head in
 tensors of their own. See :mod:`legendretron.accelerate.cuda.unit_kernels` for what is computed of all units.
@@ -27,6 +27,7 @@ __all__ = [
     "LABELS",
     "add_rows_kernel",
     "add_tiles_kernel",
+    "columns_kernel",
     "loss_kernel",
     "spread_kernel",
     "tile_kernel",
@@ -37,23 +38,46 @@ __all__ = [
 FORWARD, LABELS, COTANGENT = 0, 1, 2
 
 
-# --- few classes ---
+# --- rows in registers ---
+
+
+@triton.jit
+def _multiply(x, a, ONE: tl.constexpr):
+    """Products of rows of ``x`` with the lines of ``A``."""
+    if ONE:
+        products = tl.sum(x * a, 1)[None, :]
+    else:
+        products = tl.dot(x, tl.trans(a), input_precision="ieee", out_dtype=x.dtype)
+    return products
+
+
+@triton.jit
+def _spread(d, a, x, ONE: tl.constexpr):
+    """``x + d A``."""
+    if ONE:
+        spread = x + tl.sum(tl.trans(d) * a, 0)[None, :]
+    else:
+        spread = tl.dot(d, a, x, input_precision="ieee", out_dtype=x.dtype)
+    return spread
 
 
 @triton.jit
 def tile_kernel(
-    z_ptr, blocks, numbers, labels, weights, flat, points, states, parts, out_ptr, known_rate, n_all, n, K, STRIDE, P,
-    tiles, B: tl.constexpr, H: tl.constexpr, M: tl.constexpr, MIXED: tl.constexpr, UNITS: tl.constexpr,
-    RANK: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, SOFT: tl.constexpr, MODE: tl.constexpr,
+    z_ptr, blocks, numbers, labels, weights, flat, log_p_ptr, points, states, cotangents, parts, out_ptr, known_rate,
+    n_all, n, K, STRIDE, P, tiles, B: tl.constexpr, H: tl.constexpr, M: tl.constexpr, MIXED: tl.constexpr,
+    UNITS: tl.constexpr, RANK: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, SOFT: tl.constexpr, MODE: tl.constexpr,
     LEARNED: tl.constexpr, NOISY: tl.constexpr,
 ):  # fmt: skip
     """Some rows of one run.
 
     ``MODE`` is 0 to write log-probabilities; 1 for the log-loss of ``labels`` with ``weights``, and 2 for a cotangent of the
     log-probabilities in ``weights``, to write the gradient in ``z``. A part then holds sums over these rows: the gradients of
-    the bias and of all blocks, of the noise rate, then losses and hits. Products with ``A`` are of tiles; units get their
-    inputs by way of memory.
+    the bias and of all blocks, of the noise rate, then losses and hits. Units get their inputs by way of memory.
+
+    A single row, of more classes, has sums in place of matrix products. It is not taken forward again in mode 2, and leaves
+    the gradients of ``A`` to :func:`columns_kernel`: its part has only what the blocks have beside ``A``.
     """
+    ONE: tl.constexpr = BLOCK_N == 1
     R: tl.constexpr = M * H + 1
     MIXING: tl.constexpr = ((M - 1) * MIXED + 1) * H
     SMALL: tl.constexpr = 2 * R + MIXING + 2
@@ -71,21 +95,23 @@ def tile_kernel(
     in_a = (ranks < R)[:, None] & inside[None, :]
     lines = ranks[:, None] * K + every[None, :]
     dtype = out_ptr.dtype.element_ty
-    part = parts + program * (K + B * (R * K + SMALL) + 3)
+    if ONE:
+        part = parts + program * (B * SMALL)
+    else:
+        part = parts + program * (K + B * (R * K + SMALL) + 3)
     x = tl.load(z_ptr + rows[:, None] * K + every[None, :], here, 0.0)
-    for b in tl.static_range(B):
-        if MODE > 0:
-            tl.store(points + (b * n_all + rows)[:, None] * K + every[None, :], x, here)
+    for b in tl.static_range(0 if ONE and MODE == 2 else B):
+        if b > 0 and (ONE or MODE > 0):
+            tl.store(points + ((b - 1) * n_all + rows)[:, None] * K + every[None, :], x, here)
         own = numbers + (run * B + b) * NUMBERS
-        state = states + (b * n_all + rows) * (3 * R)
+        state = states + (b * n_all + rows) * (4 * R)
         a = tl.load(blocks[b] + run * STRIDE + lines, in_a, 0.0)
-        seen = tl.dot(x, tl.trans(a), input_precision="ieee", out_dtype=dtype)
-        tl.store(state[:, None] + ranks[None, :], seen, in_rank)
+        tl.store(state[:, None] + ranks[None, :], _multiply(x, a, ONE), in_rank)
         tl.debug_barrier()  # what was stored is read by other threads
         units_forward(state, own, real, H, M, MIXED, UNITS, SOFT)
         tl.debug_barrier()
         d = tl.load(state[:, None] + 2 * R + ranks[None, :], in_rank, 0.0)
-        x = tl.dot(d, a, tl.load(own + NUMBERS - 4) * x, input_precision="ieee", out_dtype=dtype)
+        x = _spread(d, a, tl.load(own + NUMBERS - 4) * x, ONE)
     shown = tl.where(inside[None, :], x, float("-inf"))
     highest = tl.max(shown, axis=1)
     top = tl.maximum(highest, 0.0)  # the reference class has log-odds 0
@@ -101,7 +127,11 @@ def tile_kernel(
         place = weights + rows[:, None] * (K + 1)
         g = tl.load(place + every[None, :], here, 0.0)
         sum_g = tl.sum(g, axis=1) + tl.load(weights + rows * (K + 1) + K, real, 0.0)
-        dy = g - (sum_g / total)[:, None] * e
+        if ONE:
+            p = tl.exp(tl.load(log_p_ptr + rows[:, None] * (K + 1) + every[None, :], here, float("-inf")))
+        else:
+            p = e / total[:, None]
+        dy = g - sum_g[:, None] * p
     else:
         label = tl.load(labels + rows, real, 0)
         weight = tl.load(weights + rows, real, 0.0)
@@ -122,25 +152,65 @@ def tile_kernel(
         dy = believed[:, None] * (e / total[:, None] - tl.where(is_label & inside[None, :], 1.0, 0.0))
     for b in tl.static_range(B - 1, -1, -1):
         own = numbers + (run * B + b) * NUMBERS
-        out = part + K + b * (R * K + SMALL)
-        state = states + (b * n_all + rows) * (3 * R)
+        state = states + (b * n_all + rows) * (4 * R)
+        place = (b * n_all + rows)[:, None] * K + every[None, :]
+        if ONE:
+            small = part + b * SMALL
+        else:
+            small = part + K + b * (R * K + SMALL) + R * K
         a = tl.load(blocks[b] + run * STRIDE + lines, in_a, 0.0)
-        d = tl.load(state[:, None] + 2 * R + ranks[None, :], in_rank, 0.0)
-        tl.debug_barrier()  # before its place is used for A dy
-        seen = tl.dot(dy, tl.trans(a), input_precision="ieee", out_dtype=dtype)
-        tl.store(state[:, None] + 2 * R + ranks[None, :], seen, in_rank)
+        tl.store(state[:, None] + 3 * R + ranks[None, :], _multiply(dy, a, ONE), in_rank)
         tl.debug_barrier()
-        units_backward(state, state + 2 * R, own, real, out + R * K, H, M, MIXED, UNITS, SOFT)
+        units_backward(state, state + 3 * R, own, real, small, H, M, MIXED, UNITS, SOFT)
         tl.debug_barrier()
         cot = tl.load(state[:, None] + R + ranks[None, :], in_rank, 0.0)
-        x = tl.load(points + (b * n_all + rows)[:, None] * K + every[None, :], here, 0.0)
-        tl.store(out + R * K + 2 * R + MIXING, tl.sum(tl.sum(x * dy, axis=1)))  # of alpha
-        grad_a = tl.dot(tl.trans(cot), x, input_precision="ieee", out_dtype=dtype)
-        grad_a = tl.dot(tl.trans(d), dy, grad_a, input_precision="ieee", out_dtype=dtype)
-        tl.store(out + lines, grad_a, in_a)
-        dy = tl.dot(cot, a, tl.load(own + NUMBERS - 4) * dy, input_precision="ieee", out_dtype=dtype)
+        if b > 0:
+            x = tl.load(points + ((b - 1) * n_all + rows)[:, None] * K + every[None, :], here, 0.0)
+        else:
+            x = tl.load(z_ptr + place, here, 0.0)
+        tl.store(small + 2 * R + MIXING, tl.sum(tl.sum(x * dy, axis=1)))  # of alpha
+        if ONE:
+            tl.store(cotangents + place, dy, here)
+        else:
+            d = tl.load(state[:, None] + 2 * R + ranks[None, :], in_rank, 0.0)
+            grad_a = tl.dot(tl.trans(cot), x, input_precision="ieee", out_dtype=dtype)
+            grad_a = tl.dot(tl.trans(d), dy, grad_a, input_precision="ieee", out_dtype=dtype)
+            tl.store(small - R * K + lines, grad_a, in_a)
+        dy = _spread(cot, a, tl.load(own + NUMBERS - 4) * dy, ONE)
     tl.store(out_ptr + rows[:, None] * K + every[None, :], dy, here)
-    tl.store(part + every, tl.sum(dy, axis=0), inside)
+    if not ONE:
+        tl.store(part + every, tl.sum(dy, axis=0), inside)
+
+
+@triton.jit
+def columns_kernel(
+    x_ptr, points, cotangents, states, gradient, n_all, n, K, START, P, SIZE,
+    R: tl.constexpr, RANK: tl.constexpr, WIDTH: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """Some columns of the gradient of one ``A``, from the points before a block, the cotangents behind it, and its states."""
+    run = tl.program_id(0).to(tl.int64)
+    chunks = tl.cdiv(K, BLOCK_K)
+    b = tl.program_id(1) // chunks
+    cols = tl.program_id(1) % chunks * BLOCK_K + tl.arange(0, BLOCK_K)
+    ranks = tl.arange(0, RANK)
+    in_rank = ranks < R
+    grad = tl.zeros((RANK, BLOCK_K), gradient.dtype.element_ty)
+    for first in range(0, n, BLOCK_N):
+        local = first + tl.arange(0, BLOCK_N)
+        rows = run * n + local
+        here = (local < n)[:, None] & (cols < K)[None, :]
+        place = (b * n_all + rows)[:, None] * K + cols[None, :]
+        if b > 0:
+            x = tl.load(points + ((b - 1) * n_all + rows)[:, None] * K + cols[None, :], here, 0.0)
+        else:
+            x = tl.load(x_ptr + place, here, 0.0)
+        state = states + (b * n_all + rows)[None, :] * WIDTH + ranks[:, None]
+        real = (local < n)[None, :] & in_rank[:, None]
+        grad = tl.dot(tl.load(state + R, real, 0.0), x, grad, input_precision="ieee", out_dtype=grad.dtype)
+        dy = tl.load(cotangents + place, here, 0.0)
+        grad = tl.dot(tl.load(state + 2 * R, real, 0.0), dy, grad, input_precision="ieee", out_dtype=grad.dtype)
+    out = gradient + run * P + START + b * SIZE + ranks[:, None] * K + cols[None, :]
+    tl.store(out, grad, in_rank[:, None] & (cols < K)[None, :])
 
 
 @triton.jit
@@ -148,12 +218,13 @@ def add_tiles_kernel(
     parts, dots, numbers, gradient, totals, scratch, n, K, START, P, tiles, n_dots, n_runs,
     B: tl.constexpr, H: tl.constexpr, M: tl.constexpr, MIXED: tl.constexpr, UNITS: tl.constexpr, RANK: tl.constexpr,
     MIXING_ROWS: tl.constexpr, SMALL_UP: tl.constexpr, BLOCK: tl.constexpr, NORMED: tl.constexpr, FLOOR: tl.constexpr,
-    LEARNED: tl.constexpr, WHOLE: tl.constexpr, LABELED: tl.constexpr,
+    LEARNED: tl.constexpr, WHOLE: tl.constexpr, DOTS: tl.constexpr, LABELED: tl.constexpr, TILES: tl.constexpr,
 ):  # fmt: skip
     """Add up the parts of a run: the first ``B`` programs what a block has beside ``A``, the others all the rest.
 
     With ``WHOLE``, parts are those of :func:`tile_kernel`, and ``START`` is where the bias is. Without it they have only what
-    the blocks have beside ``A``, the gradients of alpha are sums of ``dots``, and ``START`` is where the first block is.
+    the blocks have beside ``A``, and ``START`` is where the first block is. With ``DOTS``, gradients of alpha are sums of
+    ``dots``.
     """
     R: tl.constexpr = M * H + 1
     ROWS: tl.constexpr = (M - 1) * MIXED + 1
@@ -171,9 +242,11 @@ def add_tiles_kernel(
     if b < B:
         small = tl.arange(0, SMALL_UP)
         small_sum = tl.zeros((SMALL_UP,), dtype)
-        for tile in range(tiles):
-            small_sum += tl.load(parts + (run * tiles + tile) * length + before + small, small < SMALL, 0.0)
-        if not WHOLE:
+        for first in range(0, tiles, TILES):
+            some_tiles = first + tl.arange(0, TILES)
+            line = (run * tiles + some_tiles)[:, None] * length + before + small[None, :]
+            small_sum += tl.sum(tl.load(parts + line, (some_tiles < tiles)[:, None] & (small < SMALL)[None, :], 0.0), 0)
+        if DOTS:
             some = tl.arange(0, BLOCK)
             grad_alpha = tl.zeros((BLOCK,), dtype)
             for first in range(0, n_dots, BLOCK):
