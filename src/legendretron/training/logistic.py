@@ -73,7 +73,7 @@ def fit_logistic(
     transition: Tensor | None = None,
     link: Link | None = None,
     tol: float = 1e-4,
-    max_iter: int = 100,
+    max_iter: int = 500,
     after_iteration: Callable[[int, Tensor], None] | None = None,
 ) -> Logistic:
     r"""Minimize :math:`-\sum_i w_{ri} \log p_{y_i}(x_i) + \tfrac{\alpha_r}{2} |W_r|^2` for all runs ``r``.

@@ -142,9 +142,11 @@ class LogisticPath:
         """The best point and its neighbors on all folds, the least loss first: one fold only tells links from softmax."""
         whole = LogisticPath(self.problem, n_folds=len(self.problem.folds))
         whole.doubt = self.doubt
-        # the solution of the first fold is a better start than zero
-        start = Logistic(*(t[:1].repeat(whole.n_folds, *[1] * (t.dim() - 1)) for t in best.fitted))
-        return sorted((whole.fit(best.alpha * 10.0**side, start) for side in (_STEP, 0.0, -_STEP)), key=whole.loss)
+        # not from the solution of the first fold, which has seen the rows that the others hold out
+        points = [whole.fit(best.alpha * 10.0**_STEP)]
+        for side in (0.0, -_STEP):
+            points.append(whole.fit(best.alpha * 10.0**side, points[-1].fitted))
+        return sorted(points, key=whole.loss)
 
     def search_noise(self, base: PathPoint, *, always: bool) -> tuple[list[PathPoint], bool]:
         """Ask whether labels are wrong; if so, or ``always``, try rates and strengths.
