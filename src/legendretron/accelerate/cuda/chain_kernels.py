@@ -65,8 +65,8 @@ def _spread(d, a, x, ONE: tl.constexpr):
 def tile_kernel(
     z_ptr, blocks, numbers, labels, weights, flat, log_p_ptr, points, states, cotangents, parts, out_ptr, known_rate,
     n_all, n, K, STRIDE, P, tiles, B: tl.constexpr, H: tl.constexpr, M: tl.constexpr, MIXED: tl.constexpr,
-    UNITS: tl.constexpr, RANK: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, SOFT: tl.constexpr, MODE: tl.constexpr,
-    LEARNED: tl.constexpr, NOISY: tl.constexpr,
+    UNITS: tl.constexpr, RANK: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, SOFT: tl.constexpr,
+    MODE: tl.constexpr, LEARNED: tl.constexpr, NOISY: tl.constexpr,
 ):  # fmt: skip
     """Some rows of one run.
 
