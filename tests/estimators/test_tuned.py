@@ -16,6 +16,7 @@ from sklearn.model_selection import GroupKFold
 
 from legendretron import CanonicalLink, LegendreTronClassifier, MultinomialLogisticClassifier
 from legendretron.estimators import base
+from legendretron.estimators.numpy_predictor import load_predictor
 from legendretron.estimators.resuming import ChosenStrengths
 from legendretron.links import SoftmaxLink
 from legendretron.trons import PiecewiseLinearLink
@@ -96,6 +97,25 @@ def test_a_learned_link_is_chosen_where_it_helps(bent):
     new, labels = bent_data(n=2000, seed=1)
     logistic = MultinomialLogisticClassifier(random_state=0).fit(X_BENT, Y_BENT)
     assert log_loss(labels, clf.predict_proba(new)) < log_loss(labels, logistic.predict_proba(new)) - 0.01
+
+
+def test_a_learned_link_excludes_no_class(bent, tmp_path):
+    clf, far = bent, 1e3 * X_BENT[:20]
+    n_classes = len(clf.classes_)
+    least = 0.25 / (len(X_BENT) * n_classes)
+    p, log_p = clf.predict_proba(far), clf.predict_log_proba(far)
+    np.testing.assert_allclose(p.min(), least, rtol=1e-3)
+    np.testing.assert_allclose(p.sum(1), 1.0, rtol=1e-9)
+    np.testing.assert_allclose(log_p, np.log(p), rtol=1e-6, atol=1e-9)
+    of_link = clf.link_.inverse(torch.as_tensor(clf.linear_predictor(far))).numpy()[:, ::-1]
+    np.testing.assert_allclose(p, (1.0 - n_classes * least) * of_link + least, rtol=1e-6, atol=1e-9)
+    clf.save(tmp_path / "m")
+    np.testing.assert_allclose(load_predictor(tmp_path / "m")._predict_all(far, log=True), log_p, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(LegendreTronClassifier.load(tmp_path / "m").predict_proba(far), p, rtol=1e-12)
+    # labels that are taken to be right are not doubted
+    certain = clone(clf).set_params(label_noise=None).fit(X_BENT, Y_BENT)
+    assert not isinstance(certain.link_, SoftmaxLink)
+    assert certain.predict_proba(far).min() < 0.1 * least
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from legendretron._internal.files import write_atomically
 from legendretron._internal.version import __version__
 
 #: Raise the number when what is written changes, of any kind of file, so that no file is ever misread.
-FORMAT = "legendretron-5"
+FORMAT = "legendretron-6"
 _METADATA = {"format", "kind", "library", "state", "sha256"}
 #: safetensors knows more, which torch can hardly compute with
 _DTYPES = {"BOOL", "U8", "I64", "F16", "BF16", "F32", "F64"}

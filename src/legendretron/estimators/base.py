@@ -26,6 +26,7 @@ from legendretron._internal.validation import check_device, check_integer
 from legendretron.diagnostics.softmax_test import LinkTest
 from legendretron.estimators.classes import apply_class_weight, check_classes, swap_classes, swap_labels
 from legendretron.estimators.convex import fit_convex, has_convex_solver
+from legendretron.estimators.floor import add_floor
 from legendretron.estimators.label_noise import (
     FittedNoise,
     how_to_find_noise,
@@ -503,13 +504,11 @@ class LinearLinkClassifier(LinearPredictor):
         if found is None and noise is not None:
             learned = trained.noise if isinstance(trained, NoisyLink) and noise.learned else noise
             found = FittedNoise.from_noise(learned, observed / observed.sum(), known=not noise.learned, n_rows=n_rows)
-        if found is not None:
-            trained = found.make_prediction_link(trained)
         precision = torch.float32 if dtype == np.float32 else torch.float64
         w, b = ((part * plan.temperature).to("cpu", precision) for part in (w, b))
         self.classes_ = classes
         self._noise, self._sets = found, None
-        self.link_ = trained.to("cpu", precision).eval().requires_grad_(False)
+        self.link_ = clean_link(trained).to("cpu", precision).eval().requires_grad_(False)
         self._standardized = Standardized(units.mean, units.scale, w, b, moments)
         self.coef_, self.intercept_ = self._standardized.fold_weights(dtype)
         self.alpha_, self.link_alpha_ = map(float, plan.strengths)
@@ -524,7 +523,7 @@ class LinearLinkClassifier(LinearPredictor):
         held_out, tuning.held_out = tuning.held_out, None
         log_p = torch.log_softmax(held_out.log_p.double() * plan.temperature, -1).cpu().numpy()
         labels = swap_labels(held_out.labels.cpu().numpy(), len(self.classes_))
-        p = swap_classes(self._apply_floor(log_p))
+        p = swap_classes(np.exp(add_floor(log_p, self._floor, log=True)))
         self._calibrate(p, labels, held_out.weight.cpu().numpy(), out_of_fold=True)
 
     def _initial_noise(
@@ -684,6 +683,6 @@ class LinearLinkClassifier(LinearPredictor):
     def _onnx_model(self, feature_names: np.ndarray | None) -> Any:
         """The ``onnx.ModelProto``, see :meth:`to_onnx`."""
         self._check_weights()
-        module = LinearLink(self.coef_, self.intercept_, self.link_)
+        module = LinearLink(self.coef_, self.intercept_, with_noise(self.link_, None, self._floor))
         example = torch.zeros(2, self.coef_.shape[1], dtype=module.coef.dtype)
         return predictor_model(module, example, self.classes_, feature_names)

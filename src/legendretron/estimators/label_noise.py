@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from legendretron._internal.fields import BOOLEAN, array, check_fields, list_of, number, optional
-from legendretron.links import LabelNoise, Link, NoisyLink, SymmetricNoise, TransitionNoise, clean_link
+from legendretron.links import LabelNoise, SymmetricNoise, TransitionNoise
 from legendretron.links.noise_models import known_noise, replaced_share, share_of_wrong_labels, wrong_share
 from legendretron.tuning.scores import SURE_ERRORS
 from legendretron.tuning.table import check_matrix
@@ -22,8 +22,6 @@ LEARNED = (SymmetricNoise.kind, TransitionNoise.kind)
 _FIND_NOISE = {"auto": "if it helps", "symmetric": "always", "class-conditional": "matrix"}
 #: Where a rate that is learned in training starts.
 _START = 0.1
-#: Least share of doubtful predictions for which these get a floor.
-_LEAST_DOUBT = 1e-3
 
 
 def is_learned(label_noise: Any) -> bool:
@@ -120,13 +118,6 @@ class FittedNoise:
         if self.rates.training == 0.0:
             return None
         return SymmetricNoise(self.n_classes, self.rates.training, learned=False, dtype=torch.float64)
-
-    def make_prediction_link(self, trained: Link) -> Link:
-        """Return the link of true labels, with a floor if some predictions are doubtful."""
-        link = clean_link(trained)
-        if self.rates.doubt < _LEAST_DOUBT:
-            return link
-        return NoisyLink(link, SymmetricNoise(self.n_classes, self.rates.doubt, learned=False))
 
     @property
     def rate(self) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from abc import abstractmethod
 from numbers import Real
 from typing import Any
@@ -13,11 +12,12 @@ from sklearn.model_selection import check_cv
 from sklearn.utils.validation import check_is_fitted
 
 from legendretron.estimators.classes import swap_classes
+from legendretron.estimators.floor import add_floor
 from legendretron.estimators.label_noise import FittedNoise
 from legendretron.estimators.label_posterior import label_posterior
 from legendretron.estimators.onnx import write_model
 from legendretron.estimators.prediction import ProbabilityClassifier
-from legendretron.links import Link, NoisyLink, SymmetricNoise, clean_link
+from legendretron.links import Link, SymmetricNoise
 from legendretron.losses import CanonicalLoss, CompositeLoss
 
 
@@ -26,6 +26,8 @@ class LabelQuality(ProbabilityClassifier):
 
     link_: Link
     _noise: FittedNoise | None = None
+    #: Share of the uniform distribution in all predictions.
+    _floor: float = 0.0
 
     @property
     def link_classes_(self) -> np.ndarray:
@@ -146,10 +148,8 @@ class LabelQuality(ProbabilityClassifier):
         return label_posterior(log_p, labels, one.matrix().numpy(), doubts=False)
 
     def _log_proba_to_judge(self, X: Any) -> np.ndarray:
-        """Log-probabilities without the floor of doubtful predictions, below which rows could not be told apart."""
-        bare = copy.copy(self)
-        bare.link_ = clean_link(self.link_)
-        return bare._predict_all(X, log=True)
+        """Log-probabilities without the floor, below which rows could not be told apart."""
+        return self._predict_all(X, log=True)
 
     # --- prediction sets ---
 
@@ -157,14 +157,8 @@ class LabelQuality(ProbabilityClassifier):
         """See :meth:`ProbabilityClassifier._held_out_proba`."""
         if cv is None:
             return self.predict_proba(X)
-        return self._apply_floor(self._out_of_fold(self._check_features(X), y, cv, groups))
-
-    def _apply_floor(self, log_p: np.ndarray) -> np.ndarray:
-        """Probabilities with the floor of doubtful predictions, which ``predict_proba`` has too."""
-        floored = torch.as_tensor(log_p)
-        if isinstance(self.link_, NoisyLink):
-            floored = self.link_.noise.log_observed(floored)
-        return np.exp(floored.numpy())
+        log_p = self._out_of_fold(self._check_features(X), y, cv, groups)
+        return np.exp(add_floor(log_p, self._floor, log=True))
 
     def _noise_matrices(self) -> tuple[np.ndarray | None, np.ndarray | None]:
         """See :meth:`ProbabilityClassifier._noise_matrices`."""

@@ -106,7 +106,7 @@ class LegendreTronClassifier(LinearLinkClassifier):
         Intercepts ``b``.
     link_ : Link
         The learned link to the true labels, a torch module on the CPU, with classes in the order of ``link_classes_``. It is
-        a ``SoftmaxLink`` if logistic regression was chosen, and may be a ``NoisyLink`` if wrong labels were found.
+        a ``SoftmaxLink`` if logistic regression was chosen.
     alpha_, link_alpha_ : float
         The strengths that were used; ``link_alpha_`` is infinite if the link was not learned, as in logistic regression and
         with a fixed link.
@@ -146,6 +146,10 @@ class LegendreTronClassifier(LinearLinkClassifier):
 
     **Wrong labels.** The model is trained on the observed labels and predicts the true ones. With ``"auto"``, noise is
     assumed if it explains held-out labels better. If the penalties or ``class_weight`` are given, ``"auto"`` means ``None``.
+
+    **A floor.** Where wrong labels are looked for, predictions are doubted, too: those of a learned link count as those of
+    ``n`` rows of which a quarter of one may be of any class, so that no row has a log-loss above ``log(4 n C)``; more if the
+    share of wrong labels is uncertain. Probabilities are then ``(1 - u) p + u / C``, where ``p`` are those of ``link_``.
 
     References
     ----------

@@ -18,6 +18,7 @@ from legendretron._internal.parameters import spell
 from legendretron.accelerate.predictions import RowProbabilities, row_probabilities
 from legendretron.estimators.classes import swap_classes
 from legendretron.estimators.fixed_link import freeze, get_link, is_fixed
+from legendretron.estimators.floor import add_floor
 from legendretron.estimators.label_quality import LabelQuality
 from legendretron.estimators.persistence import LINK_FIELDS, SavedModel, link_parts_from_state, link_parts_to_state
 from legendretron.estimators.saved_classes import classes_from_state
@@ -80,8 +81,22 @@ class LinearPredictor(SavedModel, LabelQuality):
     def _precision(self) -> np.dtype[Any]:
         return self.coef_.dtype
 
+    @property
+    def _floor(self) -> float:  # type: ignore[override]
+        """Share of the predictions that is doubted: where noise is uncertain, and of a learned link."""
+        return 0.0 if self._noise is None else self._noise.rates.doubt
+
     def _predict_parts(self, X: Any, *, log: bool, out: np.ndarray | None = None) -> Iterator[tuple[slice, np.ndarray]]:
-        """Probabilities of checked features, or their logarithms, in chunks of rows; written to ``out`` if that is given."""
+        for rows, part in self._predict_without_floor(X, log=log, out=out):
+            yield rows, add_floor(part, self._floor, log=log)
+
+    def _log_proba_to_judge(self, X: Any) -> np.ndarray:
+        return np.concatenate([part for _, part in self._predict_without_floor(X, log=True)])
+
+    def _predict_without_floor(
+        self, X: Any, *, log: bool, out: np.ndarray | None = None
+    ) -> Iterator[tuple[slice, np.ndarray]]:
+        """Probabilities by the link alone, see :meth:`ProbabilityClassifier._predict_parts`."""
         sparse, n, n_classes = scipy.sparse.issparse(X), X.shape[0], len(self.classes_)
         compiled = self._compile_link()
         # A parameter of the link that is infinite need not show in the probabilities, nor a coefficient in those of sparse

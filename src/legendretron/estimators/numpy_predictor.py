@@ -17,6 +17,7 @@ from legendretron._internal.arguments import check_choice, check_integer
 from legendretron._internal.artifacts import load_state
 from legendretron._internal.chunks import chunks
 from legendretron._internal.fields import array, check_fields
+from legendretron.estimators.floor import add_floor
 from legendretron.estimators.saved_classes import classes_from_state
 from legendretron.preprocessing.column import columns_from_state
 from legendretron.preprocessing.drift import tell_drift
@@ -45,6 +46,10 @@ class NumpyPredictor:
         if link["n_classes"] != len(self.classes_):
             raise ValueError("the link has other classes.")
         self._log_proba = _LINKS[link["kind"]](partial(_take, link["tensors"]), n_out, **link["settings"])
+        noise = state["label_noise"]
+        self._floor = 0.0 if noise is None else noise["plan"][2]  # the doubt of a FoundNoise
+        if not 0.0 <= self._floor < 1.0:
+            raise ValueError("the share of doubted predictions is no share.")
         mean, scale = (_take(state["units"], name, width) for name in ("mean", "scale"))
         self.n_features_in_ = width
         if encoder is None:
@@ -92,11 +97,12 @@ class NumpyPredictor:
         for rows in chunks(len(X), len(self.classes_)):
             with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # checked below
                 log_p = self._log_proba(X[rows].astype(np.float64) @ weight + bias).astype(self.coef_.dtype)
-            if not np.isfinite(log_p).all():
-                log_p = self._linear._predict_all(X[rows], log=True)  # which raises, unless rounding differs
-            elif len(self.classes_) == 2:  # the link's first class is the second one
+            if not np.isfinite(log_p).all():  # which raises, unless rounding differs
+                yield rows, self._linear._predict_all(X[rows], log=log)
+                continue
+            if len(self.classes_) == 2:  # the link's first class is the second one
                 log_p = log_p[:, ::-1]
-            yield rows, log_p if log else np.exp(log_p)
+            yield rows, add_floor(log_p if log else np.exp(log_p), self._floor, log=log)
 
     def _predict_all(self, X: Any, *, log: bool) -> np.ndarray:
         return np.concatenate([part for _, part in self._predict_parts(X, log=log)])

@@ -60,7 +60,8 @@ def tune(problem: TuningProblem, links: list[Candidate], *, logistic: bool, alph
                 matrix, noise = found
                 known = replace(problem, known_noise=TransitionNoise(matrix), find_noise="never")
                 tuning = tune(known, links, logistic=logistic, alpha=alpha)
-                tuning.noise, tuning.noise_matrix = noise, matrix.cpu().numpy()
+                tuning.noise = noise if tuning.chosen.is_logistic else noise.with_doubt(problem.doubt)
+                tuning.noise_matrix = matrix.cpu().numpy()
                 return tuning
             estimate = noisy[0].noise
             # a link of two classes is a function of one score, with floors of its own: it cannot tell noise from them
@@ -89,6 +90,8 @@ def tune(problem: TuningProblem, links: list[Candidate], *, logistic: bool, alph
                 tuning.noise = FoundNoise.of(best.estimate, best.rate)
             elif tuning.noise is not None and rate > 0.0:  # what logistic regression took for noise, the link explains
                 tuning.noise = tuning.noise._replace(training=0.0, temperature=1.0, doubt=0.0, rate=0.0, low=0.0)
+            if tuning.noise is not None:  # a link may be far too sure of a row unlike all others
+                tuning.noise = tuning.noise.with_doubt(problem.doubt)
     if base is not None and chosen is base:
         if alpha is None and path.n_folds < len(problem.folds) and base.estimate is None:
             chosen = base = (whole := path.with_all_folds(base))[0]

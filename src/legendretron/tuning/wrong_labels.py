@@ -122,6 +122,10 @@ class FoundNoise(NamedTuple):
         """No noise; but there may be as much as would fit held-out rows, or as the clearest ones allow."""
         return cls(0.0, 1.0, 0.0, 0.0, 0.0, estimate.interval[1] if estimate.most == 1.0 else estimate.most)
 
+    def with_doubt(self, share: float) -> Self:
+        """The same, with at least this floor."""
+        return self._replace(doubt=max(self.doubt, share))
+
     @classmethod
     def from_state(cls, state: Any) -> Self:
         """Rebuild from a list of the numbers; anything else raises a ``ValueError``."""

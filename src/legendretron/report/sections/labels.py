@@ -10,7 +10,6 @@ from markupsafe import Markup
 from legendretron.estimators import LegendreCalibrator
 from legendretron.estimators.label_posterior import label_posterior
 from legendretron.estimators.label_quality import LabelQuality
-from legendretron.links import clean_link
 from legendretron.links.noise_models import replaced_share
 from legendretron.plots import LabelQualityDisplay
 from legendretron.report.charts import chart_figure
@@ -28,7 +27,7 @@ def judge_labels(model: Any, X: Any, rows: EvaluationRows, log_p: np.ndarray) ->
     Of a model that knows of wrong labels, its own ``label_posterior``. For any other, one label of these rows is taken to be
     wrong, or the share that a calibrator has found, replaced by any class alike.
     """
-    if isinstance(model, LabelQuality) and clean_link(model.link_) is model.link_:  # without a floor
+    if isinstance(model, LabelQuality) and model._floor == 0.0:
         return model._compute_posterior(log_p, rows.y)
     if isinstance(model, LabelQuality):
         return model.label_posterior(X, rows.classes[rows.y], cv=None)
