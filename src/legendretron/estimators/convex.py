@@ -58,7 +58,7 @@ def fit_convex(
             rate=rate, learn_rate=rate is not None and noise is not None and noise.learned,
             transition=None if noise is None or rate is not None else noise.matrix().detach().to(flat),
             link=fixed, tol=tol, max_iter=max_iter,
-            after_iteration=lambda iteration, value: progress.update(iteration, float(value[0]), None),
+            after_iteration=lambda iteration, _, value, __: progress.update(iteration, float(value[0]), None),
         )  # fmt: skip
     model.weight.copy_(fitted.weight)
     model.bias.copy_(fitted.bias)
