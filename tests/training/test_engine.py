@@ -113,7 +113,7 @@ def test_early_stopping_keeps_the_best_weights(problem, solver):
         [1, 2], solver=solver, max_epochs=300, n_iter_no_change=5, alpha=torch.zeros(2), link_alpha=torch.zeros(2)
     )
     result = train(model, problem.sample([1, 2]), settings, held_out)
-    loss, _ = model.evaluate(held_out.features, held_out.rows, held_out.labels, held_out.weights)
+    loss, _ = model.evaluate(held_out)
     for run in range(2):
         of_run = result.history.select_run(run)["validation_loss"][: int(result.n_iter[run])]
         assert loss[run].item() == pytest.approx(of_run.min(), rel=1e-10)

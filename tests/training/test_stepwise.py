@@ -99,7 +99,7 @@ def test_resumed_training_ends_as_if_it_had_not_been_stopped(problem, link, chan
 def test_the_loss_of_a_round_is_the_mean_over_its_steps(problem):
     sample = problem.sample([1])
     model = problem.model("composite", [1])
-    before, accuracy = model.evaluate(sample.features, sample.rows, sample.labels, sample.weights)
+    before, accuracy = model.evaluate(sample)
     settings = problem.settings([1], max_steps=100, batch_size=50, learning_rate=torch.tensor([1e-12]))
     history = train(model, sample, settings).history
     assert history["train_loss"].tolist() == pytest.approx([before.item()] * 50, rel=1e-7)

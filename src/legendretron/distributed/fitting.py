@@ -32,6 +32,7 @@ from legendretron.training.features import DenseFeatures, Features
 from legendretron.training.layout import JointError as JointError  # for who calls fit
 from legendretron.training.layout import Layout
 from legendretron.training.model import LinearModel
+from legendretron.training.problem import Sample
 
 if TYPE_CHECKING:
     from legendretron.estimators.base import LinearLinkClassifier
@@ -125,12 +126,12 @@ class SplitModel(LinearModel):
         return nll.detach()[None], hit[None]
 
     @torch.no_grad()
-    def score_sums(self, features: Features, rows: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
+    def score_sums(self, sample: Sample) -> Tensor:
         """See :meth:`LinearModel.score_sums`."""
-        if not rows.shape[1]:
-            return weights.new_zeros(3, 1)
-        nll, hit = self._scores(features, rows, labels)
-        return torch.stack([(value * weights[0]).sum() for value in (nll, hit, torch.ones_like(nll))])[:, None]
+        if not sample.rows.shape[1]:
+            return sample.weights.new_zeros(3, 1)
+        nll, hit = self._scores(sample.features, sample.rows, sample.labels)
+        return torch.stack([(value * sample.weights[0]).sum() for value in (nll, hit, torch.ones_like(nll))])[:, None]
 
     def _scores(self, features: Features, rows: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         predictor = self.head._predictor(_matrix(features, rows))

@@ -67,7 +67,7 @@ def fit_convex(
     if noise is None:
         loss, accuracy = logistic_scores(fitted, features, labels, share, n_classes, fixed)
     else:
-        loss, accuracy = model.evaluate(features, sample.rows, sample.labels, sample.weights)
+        loss, accuracy = model.evaluate(sample)
     history, n_iter = History(), fitted.n_iter.clamp(min=1)
     seconds = time.monotonic() - began
     history.append(int(n_iter), loss.tolist(), [math.nan], accuracy.tolist(), [math.nan], seconds)

@@ -27,6 +27,7 @@ from legendretron.links import LabelNoise, SoftmaxLink
 from legendretron.simplex import predicted_class
 from legendretron.training.features import Features
 from legendretron.training.model import Model
+from legendretron.training.problem import Sample
 
 #: Factors on what is trained, and so on its rate: of the inputs' scales, of biases, of shares of the identity.
 _SCALE, _BIAS, _MIX = 6.0, 0.1, 0.1
@@ -200,9 +201,11 @@ class NetworkModel(Model):
         return log_p if self.noise is None else torch.log((log_p.exp() @ self.noise).clamp(min=_tiny(log_p)))
 
     @torch.no_grad()
-    def score_sums(self, features: Features, rows: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
+    def score_sums(self, sample: Sample) -> Tensor:
         """See :class:`Model`; the logits are saved in :attr:`trail` as well, where that is asked for."""
-        logits = torch.cat([self.logits(features, rows[:, part]) for part in self.row_chunks(rows.shape[1])], dim=1)
+        rows, labels, weights = sample.rows, sample.labels, sample.weights
+        parts = self.row_chunks(rows.shape[1])
+        logits = torch.cat([self.logits(sample.features, rows[:, part]) for part in parts], dim=1)
         if self.trail is not None:
             self.trail.append(logits.float().cpu())
         log_q = self._observed(logits)
@@ -227,7 +230,7 @@ class NetworkModel(Model):
         last = len(self.layers) - 1
         of_weights, of_scale, of_biases, of_mixes = self._split(gradient)
         first = self._first_weight()
-        z, batch = features.product(rows, first, _BIAS * self.biases[0].unsqueeze(1))
+        z, write_gradient = features.product(rows, first, _BIAS * self.biases[0].unsqueeze(1))
         saved: list[tuple[Tensor, Tensor, Tensor, Tensor | None]] = []
         for number in range(last):
             active = functional.selu(z)
@@ -245,7 +248,7 @@ class NetworkModel(Model):
             torch.sum(active.sub_(below).mul_(dh), 1, out=of_mixes[number - 1]).mul_(_MIX)
             curved = dh * self._share(number - 1)
             dz = torch.ops.aten.elu_backward(curved, *SELU, 1.0, False, below).add_(dh).sub_(curved)
-        batch.gradient(dz, of_weights[0], cleared)
+        write_gradient(dz, of_weights[0], cleared)
         torch.sum(dz, 1, out=of_biases[0]).mul_(_BIAS)
         torch.sum(of_weights[0] * self.weights[0], 2, out=of_scale).mul_(_SCALE * self.units)
         of_weights[0].mul_(((1.0 + _SCALE * self.scale) * self.units).unsqueeze(-1))

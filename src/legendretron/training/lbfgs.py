@@ -72,7 +72,7 @@ def train_lbfgs(
         model.flat.copy_(x)
         loss, accuracy = torch.full_like(objective.loss, torch.nan), objective.accuracy
         if validation is not None:
-            loss, accuracy = model.evaluate(validation.features, validation.rows, validation.labels, validation.weights)
+            loss, accuracy = model.evaluate(validation)
             better = torch.from_numpy(stopping.update(loss.double().cpu().numpy(), active.cpu().numpy()))
             best.copy_(torch.where(better.to(best.device).unsqueeze(1), x, best))
         seconds = time.monotonic() - began

@@ -17,6 +17,7 @@ from legendretron.accelerate.steps import NLLStep, nll_step
 from legendretron.links import Link, stack_runs, take_run
 from legendretron.simplex import predicted_class
 from legendretron.training.features import Features
+from legendretron.training.problem import Sample
 
 __all__ = ["LinearModel", "Model"]
 
@@ -110,11 +111,11 @@ class Model(ABC):
         """Log-probabilities of rows ``(R, n)`` of the features: ``(R, n, C)``."""
 
     @torch.no_grad()
-    def score_sums(self, features: Features, rows: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
+    def score_sums(self, sample: Sample) -> Tensor:
         """Weighted sums of log-losses and of hits, and the sum of the weights, of each run: shape (3, R)."""
-        picked, hits = [], []
-        for part in self.row_chunks(rows.shape[1]):
-            log_p, observed = self.log_proba(features, rows[:, part]), labels[:, part]
+        picked, hits, weights = [], [], sample.weights
+        for part in self.row_chunks(sample.rows.shape[1]):
+            log_p, observed = self.log_proba(sample.features, sample.rows[:, part]), sample.labels[:, part]
             picked.append(torch.gather(log_p, -1, observed.unsqueeze(-1)).squeeze(-1))
             hits.append(predicted_class(log_p) == observed)
         if not picked:
@@ -122,9 +123,9 @@ class Model(ABC):
         loss, hit = -(torch.cat(picked, dim=1) * weights).sum(-1), (torch.cat(hits, dim=1) * weights).sum(-1)
         return torch.stack([loss, hit, weights.sum(-1)])
 
-    def evaluate(self, features: Features, rows: Tensor, labels: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+    def evaluate(self, sample: Sample) -> tuple[Tensor, Tensor]:
         """Weighted mean log-loss and accuracy of each run: two tensors of shape (R,)."""
-        loss, hits, total = self.score_sums(features, rows, labels, weights)
+        loss, hits, total = self.score_sums(sample)
         return loss / total, hits / total
 
 
@@ -205,10 +206,10 @@ class LinearModel(Model):
         cleared: bool = False,
     ) -> tuple[Tensor, Tensor]:
         """See :class:`Model`."""
-        z, batch = features.product(rows, self.weight, self.bias.unsqueeze(1))
+        z, write_gradient = features.product(rows, self.weight, self.bias.unsqueeze(1))
         nll, hit, dz, of_link = self.nll_step(z, labels, weight)
         runs, n_weights = self.n_runs, self.n_weights
-        batch.gradient(dz, gradient[:, :n_weights].view(runs, self.n_features, self.n_outputs), cleared)
+        write_gradient(dz, gradient[:, :n_weights].view(runs, self.n_features, self.n_outputs), cleared)
         rest = [dz.sum(1), *(part.reshape(runs, -1) for part in of_link)]
         gradient[:, n_weights:] = torch.cat(rest, dim=1) if of_link else rest[0]
         return nll, hit

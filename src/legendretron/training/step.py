@@ -64,9 +64,9 @@ class Step:
         model, gradient = self.model, self.gradient
         if self.kernels is not None:
             assert isinstance(model, LinearModel)
-            z, batch = self.features.product(rows, model.weight, model.bias.unsqueeze(1))
+            z, write_gradient = self.features.product(rows, model.weight, model.bias.unsqueeze(1))
             dz = self.kernels(z, labels, weight, gradient, self.totals)
-            batch.gradient(dz, model.views(gradient)[0], self.clear)
+            write_gradient(dz, model.views(gradient)[0], self.clear)
         elif rows.shape[1]:
             nll, hit = model.loss_gradient(self.features, rows, labels, weight, gradient, cleared=self.clear)
             self.totals[0].add_((nll * weight).sum(-1), alpha=self.n_rows)
@@ -256,7 +256,7 @@ def _compile_step(step: Step) -> CompiledStep | None:
         return None
     from legendretron.accelerate.cpu.training import CompiledTraining
 
-    strengths = penalty.strengths.contiguous(), penalty.shared_strength().to(flat), penalty.center_of_link()
+    strengths = penalty.strengths.contiguous(), penalty.shared_strength().to(flat), penalty.center
     of_penalty = tuple(tensor.numpy() for tensor in strengths)
     return CompiledStep(step, CompiledTraining(features, state, totals, of_penalty, form, step.n_rows, numbers))
 
