@@ -51,12 +51,12 @@ class Penalty:
         self.center = _find_center(model, self.n_free) if centred else model.flat.new_zeros(0)
 
     @classmethod
-    def from_settings(cls, model: LinearModel, settings: TrainingSettings, runs: slice = slice(None)) -> Self:
-        """The penalty that the settings ask for, of some of their runs."""
+    def from_settings(cls, model: LinearModel, settings: TrainingSettings) -> Self:
+        """The penalty that the settings ask for."""
         return cls(
             model,
-            settings.alpha[runs].to(model.flat),
-            settings.link_alpha[runs].to(model.flat),
+            settings.alpha.to(model.flat),
+            settings.link_alpha.to(model.flat),
             intercept=settings.penalize_intercept,
             symmetric=settings.symmetric,
             centred=settings.centred,

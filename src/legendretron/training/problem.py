@@ -60,12 +60,6 @@ class Sample:
         total = torch.zeros(len(self.labels), n_classes, dtype=torch.float64, device=self.labels.device)
         return total.scatter_add_(1, self.labels, self.weights.double())
 
-    def select_run(self, run: int) -> Sample:
-        """Return the sample of one run, with a run axis of size 1."""
-        rows = slice(None) if self.lengths is None else slice(0, self.lengths[run])
-        row_numbers, labels, weights = (part[run : run + 1, rows] for part in (self.rows, self.labels, self.weights))
-        return Sample(self.features, row_numbers, labels, weights, self.normalize)
-
 
 @dataclass(frozen=True)
 class TrainingSettings:
