@@ -39,15 +39,15 @@ def batch():
     random = np.random.default_rng(0)
     features = as_features(random.normal(size=(20, 4)), torch.float64, CPU)
     rows, labels = (torch.as_tensor(random.integers(most, size=(2, 6))) for most in (20, 3))
-    return features, rows, labels, torch.as_tensor(random.uniform(size=(2, 6)))
+    return Sample(features, rows, labels, torch.as_tensor(random.uniform(size=(2, 6))))
 
 
 @pytest.mark.parametrize("noise", NOISES)
 def test_gradient_is_that_of_autograd(batch, noise):
-    features, rows, labels, weight = batch
+    features, rows, labels, weight = batch.features, batch.rows, batch.labels, batch.weights
     model = make_model(noise=NOISES[noise], label_smoothing=0.1)
     gradient = torch.zeros_like(model.flat)
-    nll, hit = model.loss_gradient(features, rows, labels, weight, gradient)
+    nll, hit = model.loss_gradient(batch, gradient)
     leaf = model.flat.clone().requires_grad_()
     model.weights, model.scale, model.biases, model.mixes = model._split(leaf)
     z = torch.baddbmm(0.1 * model.biases[0][:, None], features.x[rows], model._first_weight())

@@ -1,6 +1,7 @@
 """The engine: what it minimizes, that runs do not see each other, and that it can be stopped and resumed."""
 
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -41,13 +42,13 @@ def test_gradient_of_the_objective_against_finite_differences(problem, link, sym
     penalty = Penalty(model, *strengths, intercept=True, symmetric=symmetric, centred=centred)
     weight = torch.rand(1, 100, generator=torch.Generator().manual_seed(0)).double()
     gradient = torch.empty_like(model.flat)
-    batch = sample.features, sample.rows, sample.labels, weight
+    batch = replace(sample, weights=weight)
 
     def value():
-        nll, _ = model.loss_gradient(*batch, torch.empty_like(gradient))
+        nll, _ = model.loss_gradient(batch, torch.empty_like(gradient))
         return float((nll * weight).sum() + penalty.value())
 
-    model.loss_gradient(*batch, gradient)
+    model.loss_gradient(batch, gradient)
     penalty.add_gradient(gradient)
     start = model.flat.clone()
     for i in range(model.flat.shape[1]):

@@ -115,7 +115,8 @@ def test_links_that_have_to_see_a_batch_see_the_first_of_two_rows_at_least(probl
     )
     train(model, problem.sample([1]), problem.settings([1], max_steps=10, batch_size=batch_size))
     assert not model.link.needs_batch
-    ((_, rows, *_),) = given
+    ((batch, _),) = given
+    rows = batch.rows
     assert rows.shape == (1, max(2, batch_size))
     assert torch.equal(rows[0], seen()[0][:, 0].reshape(-1)[: rows.shape[1]])
 

@@ -216,28 +216,19 @@ class NetworkModel(Model):
     # --- forward and backward ---
 
     @torch.no_grad()
-    def loss_gradient(
-        self,
-        features: Features,
-        rows: Tensor,
-        labels: Tensor,
-        weight: Tensor,
-        gradient: Tensor,
-        *,
-        cleared: bool = False,
-    ) -> tuple[Tensor, Tensor]:
+    def loss_gradient(self, batch: Sample, gradient: Tensor, *, cleared: bool = False) -> tuple[Tensor, Tensor]:
         """See :class:`Model`; the loss is that of smoothed labels, the log-loss that of labels as they are."""
         last = len(self.layers) - 1
         of_weights, of_scale, of_biases, of_mixes = self._split(gradient)
         first = self._first_weight()
-        z, write_gradient = features.product(rows, first, _BIAS * self.biases[0].unsqueeze(1))
+        z, write_gradient = batch.features.product(batch.rows, first, _BIAS * self.biases[0].unsqueeze(1))
         saved: list[tuple[Tensor, Tensor, Tensor, Tensor | None]] = []
         for number in range(last):
             active = functional.selu(z)
             h, mask = torch.lerp(z, active, self._share(number)), self._mask(z, number)
             saved.append((z, active, h if mask is None else h.mul_(mask), mask))
             z = self._layer(number + 1, saved[-1][2])
-        nll, hit, dz = self._loss(z, labels, weight)
+        nll, hit, dz = self._loss(z, batch.labels, batch.weights)
         for number in range(last, 0, -1):
             below, active, h, mask = saved[number - 1]
             root = 1.0 / math.sqrt(self.layers[number][0])

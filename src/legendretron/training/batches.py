@@ -65,8 +65,8 @@ class Batches(ABC):
         """The next batches, from one to ``most``."""
 
     @abstractmethod
-    def first(self) -> tuple[Tensor, Tensor, int]:
-        """Rows and weights (R, m) of the first batch, and its rows on all processes; :meth:`take` returns it again.
+    def first(self) -> tuple[Sample, int]:
+        """The first batch, and its rows on all processes; :meth:`take` returns it again.
 
         It has two rows at least if there are two.
         """
@@ -111,12 +111,14 @@ class SampleBatches(Batches):
                 drawn += length
             self._drawn[run] = torch.cat(parts)
 
-    def first(self) -> tuple[Tensor, Tensor, int]:
+    def first(self) -> tuple[Sample, int]:
         """See :class:`Batches`."""
         m = min([max(self.size, 2), *self._lengths])
         self._draw(m)
         places = torch.stack([places[:m] for places in self._drawn]).to(self._weights.device)
-        return self._sample.rows.gather(1, places), self._sample.weights.gather(1, places), m
+        sample = self._sample
+        rows, labels, weights = (part.gather(1, places) for part in (sample.rows, sample.labels, sample.weights))
+        return Sample(sample.features, rows, labels, weights), m
 
     def take(self, most: int) -> Block:
         """See :class:`Batches`."""
@@ -362,7 +364,7 @@ class StreamBatches(Batches):
         step = self._step if self.endless else self._step % self.n_steps
         return [self._count_used(shard, step + 1) - self._count_used(shard, step) for shard in range(len(self._sizes))]
 
-    def first(self) -> tuple[Tensor, Tensor, int]:
+    def first(self) -> tuple[Sample, int]:
         """See :class:`Batches`."""
         wanted = self._next_rows()
         if len(wanted) == 1:
@@ -370,7 +372,9 @@ class StreamBatches(Batches):
         for shard, window in self._windows.items():
             window.prepare(wanted[shard])
         places = torch.cat([window.look_at(wanted[shard]) for shard, window in self._windows.items()])
-        return places[None].to(self._device), self._weights[places][None].to(self._device), sum(wanted)
+        parts = (places, self._labels[places], self._weights[places])
+        rows, labels, weights = (part[None].to(self._device) for part in parts)
+        return Sample(self.features, rows, labels, weights), sum(wanted)
 
     def take(self, most: int) -> Block:
         """See :class:`Batches`."""

@@ -112,8 +112,7 @@ def train_batches(
         if state.resume():
             batches.skip(state.step)
         elif model.link.needs_batch:
-            rows, weights, n_rows = batches.first()
-            model.initialize_link(batches.features, rows, weights, n_rows, across_ranks=layout.n_processes > 1)
+            model.initialize_link(*batches.first(), across_ranks=layout.n_processes > 1)
         schedule = Schedule(settings, batches.n_steps)
         fit_loop(state, batches, schedule, show_rows)
         return state.finish()

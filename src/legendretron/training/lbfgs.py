@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import closing
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -27,8 +28,8 @@ class _Objective:
     """Mean log-loss plus penalty of every run, and its gradient; it keeps losses and accuracy of the last evaluation."""
 
     def __init__(self, model: LinearModel, sample: Sample, settings: TrainingSettings) -> None:
-        self.model, self.sample = model, sample
-        self.weight = sample.normalized_weights() / sample.rows.shape[1]
+        self.model = model
+        self.batch = replace(sample, weights=sample.normalized_weights() / sample.rows.shape[1])
         self.penalty = Penalty.from_settings(model, settings)
         # in chunks of rows, so that the memory of a step does not grow with the data
         self.chunks = model.row_chunks(sample.rows.shape[1])
@@ -39,10 +40,10 @@ class _Objective:
         self.loss, self.accuracy = torch.zeros_like(x[:, 0]), torch.zeros_like(x[:, 0])
         total, gradient = torch.zeros_like(x), torch.empty_like(x)
         for chunk in self.chunks:
-            rows, labels, weight = self.sample.rows[:, chunk], self.sample.labels[:, chunk], self.weight[:, chunk]
-            nll, hit = self.model.loss_gradient(self.sample.features, rows, labels, weight, gradient)
-            self.loss += (nll * weight).sum(1)
-            self.accuracy += (hit * weight).sum(1)
+            batch = self.batch.select(chunk)
+            nll, hit = self.model.loss_gradient(batch, gradient)
+            self.loss += (nll * batch.weights).sum(1)
+            self.accuracy += (hit * batch.weights).sum(1)
             total += gradient
         self.penalty.add_gradient(total)
         return self.loss + self.penalty.value(), total
@@ -59,7 +60,7 @@ def train_lbfgs(
         EarlyStopping(settings.tol, settings.n_iter_no_change, model.n_runs),
     )
     if model.link.needs_batch:
-        model.initialize_link(sample.features, sample.rows, sample.weights)
+        model.initialize_link(sample, sample.rows.shape[1])
     objective = _Objective(model, sample, settings)
     start, best = model.flat.clone(), model.flat.clone()
     first = objective(start)[0]

@@ -54,16 +54,11 @@ class Model(ABC):
         """Rows to take at once of ``n`` of every run."""
         return chunks(n, self.n_runs * (self.n_outputs + 1))
 
-    def initialize_link(  # noqa: B027
-        self,
-        features: Features,
-        rows: Tensor,
-        weights: Tensor,
-        n_rows: int | None = None,
-        *,
-        across_ranks: bool = False,
-    ) -> None:
-        """Initialize what depends on a first batch, rows ``(R, n)`` with their weights, if something does."""
+    def initialize_link(self, batch: Sample, n_rows: int, *, across_ranks: bool = False) -> None:  # noqa: B027
+        """Initialize what depends on a first batch, if something does.
+
+        With ``across_ranks`` it holds the rows of this process, of ``n_rows`` on all.
+        """
 
     def mutable_tensors(self) -> list[Tensor]:
         """What a step changes beside the parameters."""
@@ -91,16 +86,7 @@ class Model(ABC):
         return None
 
     @abstractmethod
-    def loss_gradient(
-        self,
-        features: Features,
-        rows: Tensor,
-        labels: Tensor,
-        weight: Tensor,
-        gradient: Tensor,
-        *,
-        cleared: bool = False,
-    ) -> tuple[Tensor, Tensor]:
+    def loss_gradient(self, batch: Sample, gradient: Tensor, *, cleared: bool = False) -> tuple[Tensor, Tensor]:
         """Write the gradient of ``sum_i weight_i * loss_i`` into a matrix like :attr:`flat`; ``cleared`` if it is zero now.
 
         Returns each row's log-loss, and whether its label is the likeliest class, both of shape (R, n).
@@ -170,24 +156,13 @@ class LinearModel(Model):
         return self.sizes[0] + self.sizes[1]
 
     @torch.no_grad()
-    def initialize_link(
-        self,
-        features: Features,
-        rows: Tensor,
-        weights: Tensor,
-        n_rows: int | None = None,
-        *,
-        across_ranks: bool = False,
-    ) -> None:
-        """See :class:`Model`; a single row changes nothing.
-
-        With ``across_ranks`` these are the rows of this process, of ``n_rows`` on all.
-        """
-        if (rows.shape[1] if n_rows is None else n_rows) < 2:
+    def initialize_link(self, batch: Sample, n_rows: int, *, across_ranks: bool = False) -> None:
+        """See :class:`Model`; a single row changes nothing."""
+        if n_rows < 2:
             self.link.keep_start()  # no variance to take; initialized later, it would undo what has been trained until then
             return
-        z, _ = features.product(rows, self.weight, self.bias.unsqueeze(1))
-        self.link.initialize(z, weights, across_ranks=across_ranks)
+        z, _ = batch.features.product(batch.rows, self.weight, self.bias.unsqueeze(1))
+        self.link.initialize(z, batch.weights, across_ranks=across_ranks)
 
     @cached_property
     def nll_step(self) -> NLLStep:
@@ -195,19 +170,10 @@ class LinearModel(Model):
         return nll_step(self.link, self.flat)
 
     @torch.no_grad()
-    def loss_gradient(
-        self,
-        features: Features,
-        rows: Tensor,
-        labels: Tensor,
-        weight: Tensor,
-        gradient: Tensor,
-        *,
-        cleared: bool = False,
-    ) -> tuple[Tensor, Tensor]:
+    def loss_gradient(self, batch: Sample, gradient: Tensor, *, cleared: bool = False) -> tuple[Tensor, Tensor]:
         """See :class:`Model`."""
-        z, write_gradient = features.product(rows, self.weight, self.bias.unsqueeze(1))
-        nll, hit, dz, of_link = self.nll_step(z, labels, weight)
+        z, write_gradient = batch.features.product(batch.rows, self.weight, self.bias.unsqueeze(1))
+        nll, hit, dz, of_link = self.nll_step(z, batch.labels, batch.weights)
         runs, n_weights = self.n_runs, self.n_weights
         write_gradient(dz, gradient[:, :n_weights].view(runs, self.n_features, self.n_outputs), cleared)
         rest = [dz.sum(1), *(part.reshape(runs, -1) for part in of_link)]

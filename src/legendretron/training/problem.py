@@ -55,6 +55,11 @@ class Sample:
         lengths = torch.tensor(self.lengths or [relative.shape[1]]).to(relative).unsqueeze(1)
         return relative * (lengths / relative.sum(1, keepdim=True))
 
+    def select(self, columns: slice) -> Sample:
+        """Some of the rows of every run."""
+        rows, labels, weights = (part[:, columns] for part in (self.rows, self.labels, self.weights))
+        return Sample(self.features, rows, labels, weights)
+
     def class_weight(self, n_classes: int) -> Tensor:
         """Sum of the weights of each class's rows, shape (R, C)."""
         total = torch.zeros(len(self.labels), n_classes, dtype=torch.float64, device=self.labels.device)

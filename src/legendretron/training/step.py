@@ -18,6 +18,7 @@ from legendretron.training.features import DenseFeatures, Features, SparseFeatur
 from legendretron.training.layout import Layout
 from legendretron.training.model import LinearModel, Model
 from legendretron.training.penalty import Penalty
+from legendretron.training.problem import Sample
 from legendretron.training.threads import thread_count
 
 if TYPE_CHECKING:
@@ -68,7 +69,8 @@ class Step:
             dz = self.kernels(z, labels, weight, gradient, self.totals)
             write_gradient(dz, model.views(gradient)[0], self.clear)
         elif rows.shape[1]:
-            nll, hit = model.loss_gradient(self.features, rows, labels, weight, gradient, cleared=self.clear)
+            batch = Sample(self.features, rows, labels, weight)
+            nll, hit = model.loss_gradient(batch, gradient, cleared=self.clear)
             self.totals[0].add_((nll * weight).sum(-1), alpha=self.n_rows)
             self.totals[1].add_((hit * weight).sum(-1), alpha=self.n_rows)
         else:
