@@ -34,10 +34,10 @@ from legendretron.estimators.settings import SHARED_CONSTRAINTS, draw_seed
 from legendretron.estimators.standardization import Standardizer
 from legendretron.estimators.votes import fit_votes
 from legendretron.links import LabelNoise, Link, SoftmaxLink, SymmetricNoise
-from legendretron.networks.folds import FoldSettings, LabeledTable, held_out_logits, logits_of, train_folds
+from legendretron.networks.folds import LabeledTable, held_out_logits, logits_of, train_folds
 from legendretron.networks.held_out import LabeledPair, find_noise, learn_map
 from legendretron.networks.inputs import NetworkInputs
-from legendretron.networks.model import NetworkModel
+from legendretron.networks.model import FoldSettings, NetworkModel
 from legendretron.networks.predictor import LinearScores, NetworkScores
 from legendretron.training import History, TrainingResult, as_features
 from legendretron.tuning import make_folds
