@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -26,7 +26,8 @@ from legendretron._internal.chunks import chunks
 from legendretron.links import LabelNoise, SoftmaxLink
 from legendretron.simplex import predicted_class
 from legendretron.training.features import Features
-from legendretron.training.model import Model
+from legendretron.training.model import Model, StepArrays
+from legendretron.training.penalty import Penalty
 from legendretron.training.problem import Sample
 
 #: Factors on what is trained, and so on its rate: of the inputs' scales, of biases, of shares of the identity.
@@ -268,15 +269,9 @@ class NetworkModel(Model):
         self._count += n_steps
         self._number += n_steps
 
-    def compile_steps(
-        self,
-        features: Any,
-        state: tuple[np.ndarray, ...],
-        totals: np.ndarray,
-        numbers: tuple[float, float, float],
-        n_rows: int,
-    ) -> Callable[..., None] | None:
+    def compile_steps(self, arrays: StepArrays, penalty: Penalty | None) -> Callable[..., None] | None:
         """See :class:`Model`."""
+        features, state, totals, numbers, n_rows = arrays
         if not isinstance(features, np.ndarray):
             return None
         from legendretron.accelerate.cpu.networks import CompiledNetworks

@@ -6,20 +6,35 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from legendretron._internal.chunks import chunks
+from legendretron.accelerate.forms import link_form
 from legendretron.accelerate.steps import NLLStep, nll_step
 from legendretron.links import Link, stack_runs, take_run
 from legendretron.simplex import predicted_class
 from legendretron.training.features import Features
 from legendretron.training.problem import Sample
+from legendretron.training.threads import thread_count
+
+if TYPE_CHECKING:
+    from legendretron.training.penalty import Penalty
 
 __all__ = ["LinearModel", "Model"]
+
+
+class StepArrays(NamedTuple):
+    """Memory that compiled steps work on, and what else they need."""
+
+    features: np.ndarray | tuple[np.ndarray, ...] | None  #: None if they are of another kind or precision
+    state: tuple[np.ndarray, ...]  #: parameters, moments of Adam and their count
+    totals: np.ndarray  #: sums of losses and of hits
+    numbers: tuple[float, float, float]  #: decay of the moments, and what keeps their root from 0
+    n_rows: int  #: of a batch
 
 
 class Model(ABC):
@@ -70,19 +85,8 @@ class Model(ABC):
     def advance(self, n_steps: int) -> None:  # noqa: B027
         """Count steps that compiled code has taken."""
 
-    def compile_steps(
-        self,
-        features: Any,
-        state: tuple[np.ndarray, ...],
-        totals: np.ndarray,
-        numbers: tuple[float, float, float],
-        n_rows: int,
-    ) -> Callable[..., None] | None:
-        """Return a function of rows, labels, weights and rates that takes steps on the CPU; None if there is none.
-
-        Arguments are as for :class:`~legendretron.accelerate.cpu.training.CompiledTraining`; features that it does not
-        take are None.
-        """
+    def compile_steps(self, arrays: StepArrays, penalty: Penalty | None) -> Callable[..., None] | None:
+        """Return a function of rows, labels, weights and rates that takes steps on the CPU; None if there is none."""
         return None
 
     @abstractmethod
@@ -179,6 +183,22 @@ class LinearModel(Model):
         rest = [dz.sum(1), *(part.reshape(runs, -1) for part in of_link)]
         gradient[:, n_weights:] = torch.cat(rest, dim=1) if of_link else rest[0]
         return nll, hit
+
+    def compile_steps(self, arrays: StepArrays, penalty: Penalty | None) -> Callable[..., None] | None:
+        """See :class:`Model`."""
+        form, features = link_form(self.link), arrays.features
+        if form is None or features is None or penalty is None:
+            return None
+        # compiled steps use one thread: plain operations are faster where a product with W is worth several
+        product = 2.0 * arrays.n_rows * self.n_features * self.n_outputs
+        if isinstance(features, np.ndarray) and thread_count(product, torch.get_num_threads()) > 1:
+            return None
+        from legendretron.accelerate.cpu.training import CompiledTraining
+
+        strengths = penalty.strengths.contiguous(), penalty.shared_strength().to(self.flat), penalty.center
+        of_penalty = tuple(tensor.numpy() for tensor in strengths)
+        _, state, totals, numbers, n_rows = arrays
+        return CompiledTraining(features, state, totals, of_penalty, form, n_rows, numbers)
 
     @torch.no_grad()
     def log_proba(self, features: Features, rows: Tensor) -> Tensor:
