@@ -113,7 +113,7 @@ def test_links_that_have_to_see_a_batch_see_the_first_of_two_rows_at_least(probl
     monkeypatch.setattr(
         type(model), "initialize_link", lambda self, *args, **how: (given.append(args), initialize(self, *args, **how))
     )
-    train(model, problem.sample([1]), problem.settings([1], max_steps=10, batch_size=batch_size))
+    train(model, problem.sample([1]), problem.settings([1], max_steps=100, batch_size=batch_size))
     assert not model.link.needs_batch
     ((batch, _),) = given
     rows = batch.rows
