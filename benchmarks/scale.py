@@ -35,6 +35,7 @@ from legendretron.training.adam import Adam
 from legendretron.training.features import as_features
 from legendretron.training.layout import Layout
 from legendretron.training.model import LinearModel
+from legendretron.training.problem import Sample
 
 #: Features, classes, and rows of one process in a step.
 STEPS = [(50, 26, 256), (50, 26, 4096), (100, 1000, 256), (100, 1000, 1024), (100, 10_000, 256)]
@@ -75,7 +76,7 @@ def compute_gradient(model: LinearModel, layout: Layout, batch: tuple[Any, torch
     """The gradient of a step, added up over the processes that have different rows."""
     features, labels, weight = batch
     rows, gradient = torch.arange(labels.shape[1])[None], torch.zeros_like(model.flat)
-    model.loss_gradient(features, rows, labels, weight, gradient, cleared=True)
+    model.loss_gradient(Sample(features, rows, labels, weight), gradient, cleared=True)
     return layout.sum_over_rows(gradient)
 
 

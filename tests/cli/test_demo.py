@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from legendretron.cli import demo
-from legendretron.networks.folds import FoldSettings
+from legendretron.networks.model import FoldSettings
 
 MODELS = ["LogisticRegressionCV", "LegendreTronClassifier", "HistGradientBoostingClassifier", "LegendreNetClassifier"]
 

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from legendretron import LegendreNetClassifier, TableClassifier, load
-from legendretron.networks.folds import FoldSettings
+from legendretron.networks.model import FoldSettings
 
 
 @pytest.fixture(scope="module")

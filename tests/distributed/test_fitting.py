@@ -12,7 +12,7 @@ from legendretron import CanonicalLink, LegendreTronClassifier
 from legendretron.distributed.fitting import SplitModel, fit_shards
 from legendretron.distributed.on_torchrun import SharedFile
 from legendretron.streaming import Batch, BlockSource, as_source
-from legendretron.training import as_features
+from legendretron.training import Sample, as_features
 from legendretron.training.batches import Rows, StreamBatches
 from legendretron.training.layout import Layout
 from legendretron.training.model import LinearModel
@@ -57,11 +57,11 @@ def test_a_model_that_is_split_by_class_weighs_rows_as_a_whole_one(mesh_of_one):
         SplitModel(start, torch.ones(2).double(), link, replace(Layout.alone(), classes=mesh_of_one)),
         LinearModel(start[None], torch.ones(1, 2).double(), [link]),
     ]
-    sums, slopes = [], []
+    sums, slopes, batch = [], [], Sample(features, rows, labels, weights)
     for model in models:
-        sums.append(model.score_sums(features, rows, labels, weights))
+        sums.append(model.score_sums(batch))
         gradient = torch.zeros_like(model.flat)
-        model.loss_gradient(features, rows, labels, weights, gradient)
+        model.loss_gradient(batch, gradient)
         slopes.append(model.views(gradient)[0])
     torch.testing.assert_close(*sums)
     torch.testing.assert_close(*slopes)

@@ -154,7 +154,7 @@ def broken():
         (CanonicalLoss(CanonicalLink(4)), {}, "3 classes of y, got a CanonicalLink for 4"),
         (CanonicalLoss(LINK, label_smoothing=0.1), {}, "label_smoothing=0.1"),
         (CanonicalLoss(LINK, weight=torch.ones(3, dtype=torch.float64)), {}, "class_weight"),
-        (CanonicalLink(3, run_shape=(2,)).requires_grad_(False), {}, "without run axes"),
+        (CanonicalLink(3, run_shape=(2,)).requires_grad_(False), {}, "link must have no run axes"),
         (NoisyLink(FROZEN, SymmetricNoise(3, 0.2, learned=False)).requires_grad_(False), {}, r"link\.clean"),
         (broken(), {}, "not finite"),
     ],

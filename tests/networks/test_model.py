@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from legendretron.links import SymmetricNoise, TransitionNoise
-from legendretron.networks.folds import FoldSettings, LabeledTable, held_out_logits, logits_of, train_folds
+from legendretron.networks.folds import LabeledTable, held_out_logits, logits_of, train_folds
 from legendretron.networks.inputs import NetworkInputs
-from legendretron.networks.model import NetworkModel
+from legendretron.networks.model import FoldSettings, NetworkModel
 from legendretron.networks.predictor import NetworkScores
 from legendretron.training import Sample, TrainingSettings, as_features, train
 
@@ -23,13 +23,14 @@ NOISES = {
 }
 
 
+PLAIN = FoldSettings((8, 7), 1, 64, dropout=0.0, weight_decay=0.0, label_smoothing=0.0)
 #: The first run, and every other one, does not see the last input.
 UNITS = torch.tensor([[0.5, 0.6, 0.7, 0.0], [0.5, 0.4, 0.3, 0.2], [0.5, 0.6, 0.7, 0.0]], dtype=torch.float64)
 
 
-def make_model(hidden=(8, 7), runs=2, **options):
+def make_model(runs=2, noise=None, **options):
     generators = [torch.Generator().manual_seed(run) for run in range(runs)]
-    model = NetworkModel(4, 3, hidden, UNITS[:runs], generators, dtype=torch.float64, **options)
+    model = NetworkModel(3, PLAIN._replace(**options), UNITS[:runs], generators, noise)
     model.flat += 0.3 * torch.randn(model.flat.shape, generator=torch.Generator().manual_seed(9), dtype=torch.float64)
     return model
 
@@ -39,15 +40,15 @@ def batch():
     random = np.random.default_rng(0)
     features = as_features(random.normal(size=(20, 4)), torch.float64, CPU)
     rows, labels = (torch.as_tensor(random.integers(most, size=(2, 6))) for most in (20, 3))
-    return features, rows, labels, torch.as_tensor(random.uniform(size=(2, 6)))
+    return Sample(features, rows, labels, torch.as_tensor(random.uniform(size=(2, 6))))
 
 
 @pytest.mark.parametrize("noise", NOISES)
 def test_gradient_is_that_of_autograd(batch, noise):
-    features, rows, labels, weight = batch
+    features, rows, labels, weight = batch.features, batch.rows, batch.labels, batch.weights
     model = make_model(noise=NOISES[noise], label_smoothing=0.1)
     gradient = torch.zeros_like(model.flat)
-    nll, hit = model.loss_gradient(features, rows, labels, weight, gradient)
+    nll, hit = model.loss_gradient(batch, gradient)
     leaf = model.flat.clone().requires_grad_()
     model.weights, model.scale, model.biases, model.mixes = model._split(leaf)
     z = torch.baddbmm(0.1 * model.biases[0][:, None], features.x[rows], model._first_weight())
@@ -82,10 +83,8 @@ def test_compiled_steps_equal_plain_ones(case):
     found = []
     for compiled in (True, False):
         generators = [torch.Generator().manual_seed(run) for run in range(runs)]
-        model = NetworkModel(
-            4, 3, options["hidden"], UNITS, generators, noise=NOISES[options["noise"]], dropout=options["dropout"],
-            weight_decay=0.02, label_smoothing=0.1, n_steps=30, dtype=torch.float64,
-        )  # fmt: skip
+        how = FoldSettings(options["hidden"], 30, options["batch"], dropout=options["dropout"])
+        model = NetworkModel(3, how, UNITS, generators, NOISES[options["noise"]])
         rates = torch.full((runs,), 0.04, dtype=torch.float64)
         settings = TrainingSettings(
             0 * rates, 0 * rates, rates, generators, schedule="waves", max_steps=30, batch_size=options["batch"],

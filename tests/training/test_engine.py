@@ -1,6 +1,7 @@
 """The engine: what it minimizes, that runs do not see each other, and that it can be stopped and resumed."""
 
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -41,13 +42,13 @@ def test_gradient_of_the_objective_against_finite_differences(problem, link, sym
     penalty = Penalty(model, *strengths, intercept=True, symmetric=symmetric, centred=centred)
     weight = torch.rand(1, 100, generator=torch.Generator().manual_seed(0)).double()
     gradient = torch.empty_like(model.flat)
-    batch = sample.features, sample.rows, sample.labels, weight
+    batch = replace(sample, weights=weight)
 
     def value():
-        nll, _ = model.loss_gradient(*batch, torch.empty_like(gradient))
+        nll, _ = model.loss_gradient(batch, torch.empty_like(gradient))
         return float((nll * weight).sum() + penalty.value())
 
-    model.loss_gradient(*batch, gradient)
+    model.loss_gradient(batch, gradient)
     penalty.add_gradient(gradient)
     start = model.flat.clone()
     for i in range(model.flat.shape[1]):
@@ -113,7 +114,7 @@ def test_early_stopping_keeps_the_best_weights(problem, solver):
         [1, 2], solver=solver, max_epochs=300, n_iter_no_change=5, alpha=torch.zeros(2), link_alpha=torch.zeros(2)
     )
     result = train(model, problem.sample([1, 2]), settings, held_out)
-    loss, _ = model.evaluate(held_out.features, held_out.rows, held_out.labels, held_out.weights)
+    loss, _ = model.evaluate(held_out)
     for run in range(2):
         of_run = result.history.select_run(run)["validation_loss"][: int(result.n_iter[run])]
         assert loss[run].item() == pytest.approx(of_run.min(), rel=1e-10)

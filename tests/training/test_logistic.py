@@ -229,7 +229,7 @@ def test_tolerance_and_iterations_are_respected(way):
     assert int(few.n_iter) == 2
     assert not few.converged.any()
     calls = []
-    fit(x, y, 1e-3, max_iter=3, after_iteration=lambda number, value: calls.append((number, float(value))))
+    fit(x, y, 1e-3, max_iter=3, after_iteration=lambda number, _, value, __: calls.append((number, float(value))))
     assert [number for number, _ in calls] == [1, 2, 3]
     assert calls[0][1] > calls[1][1] > calls[2][1]
     nothing = fit(x, y, 1e-3, max_iter=0)

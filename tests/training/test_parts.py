@@ -11,7 +11,7 @@ import torch
 from legendretron._internal.files import write_atomically
 from legendretron.accelerate.steps import autograd_step, nll_step
 from legendretron.links import SoftmaxLink
-from legendretron.training import History, LinearModel, as_features
+from legendretron.training import History, LinearModel, Sample, as_features
 from legendretron.training.progress import Progress
 from legendretron.training.schedule import rate_factor
 
@@ -93,5 +93,5 @@ def test_a_tie_is_a_hit_for_one_class_only_as_in_predict(n_classes):
     weight, rows = torch.zeros(1, 3, n_classes - 1, dtype=torch.float64), torch.arange(2 * n_classes).unsqueeze(0)
     model = LinearModel(weight, weight[:, 0], [SoftmaxLink(n_classes)])
     features = as_features(np.ones((2 * n_classes, 3)), torch.float64, torch.device("cpu"))
-    _, accuracy = model.evaluate(features, rows, labels, torch.ones(rows.shape, dtype=torch.float64))
+    _, accuracy = model.evaluate(Sample(features, rows, labels, torch.ones(rows.shape, dtype=torch.float64)))
     assert float(accuracy) == pytest.approx(1 / n_classes)

@@ -99,7 +99,7 @@ def test_resumed_training_ends_as_if_it_had_not_been_stopped(problem, link, chan
 def test_the_loss_of_a_round_is_the_mean_over_its_steps(problem):
     sample = problem.sample([1])
     model = problem.model("composite", [1])
-    before, accuracy = model.evaluate(sample.features, sample.rows, sample.labels, sample.weights)
+    before, accuracy = model.evaluate(sample)
     settings = problem.settings([1], max_steps=100, batch_size=50, learning_rate=torch.tensor([1e-12]))
     history = train(model, sample, settings).history
     assert history["train_loss"].tolist() == pytest.approx([before.item()] * 50, rel=1e-7)
@@ -113,9 +113,10 @@ def test_links_that_have_to_see_a_batch_see_the_first_of_two_rows_at_least(probl
     monkeypatch.setattr(
         type(model), "initialize_link", lambda self, *args, **how: (given.append(args), initialize(self, *args, **how))
     )
-    train(model, problem.sample([1]), problem.settings([1], max_steps=10, batch_size=batch_size))
+    train(model, problem.sample([1]), problem.settings([1], max_steps=100, batch_size=batch_size))
     assert not model.link.needs_batch
-    ((_, rows, *_),) = given
+    ((batch, _),) = given
+    rows = batch.rows
     assert rows.shape == (1, max(2, batch_size))
     assert torch.equal(rows[0], seen()[0][:, 0].reshape(-1)[: rows.shape[1]])
 

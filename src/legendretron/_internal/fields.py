@@ -101,12 +101,6 @@ def check_fields(where: str, state: Any, fields: Mapping[str, Field]) -> None:
             raise ValueError(f"{name} must be {field.wanted}, got {_show(state[name])}.")
 
 
-def check_parameters(owner: str, parameters: Mapping[str, Any], known: list[str]) -> None:
-    """Raise a ``ValueError`` for a parameter that a class does not have; one that is missing has its default."""
-    if unknown := set(parameters) - set(known):
-        raise ValueError(f"parameters must be those of {owner}; unknown are {', '.join(sorted(unknown))}.")
-
-
 def _is_array(value: Any) -> bool:
     return hasattr(value, "shape") and hasattr(value, "dtype")
 

@@ -55,36 +55,6 @@ def replicate(tensor: Tensor, like: Tensor) -> Tensor:
     return DTensor.from_local(tensor, mesh, [Replicate()] * mesh.ndim, run_check=False)
 
 
-def split_logsumexp(logits: Tensor, reference: Tensor) -> Tensor:
-    """Log-sum-exp over classes that may be split and a reference: (..., K), (..., 1) -> (..., 1), the same on all processes.
-
-    Examples
-    --------
-    >>> split_logsumexp(torch.zeros(1, 3), torch.zeros(1, 1)).exp()
-    tensor([[4.]])
-    """
-    top = torch.maximum(reduce_shards(logits.detach().amax(-1, keepdim=True)), reference.detach())
-    total = reduce_shards(torch.exp(logits - top).sum(-1, keepdim=True)) + torch.exp(reference - top)
-    found = top + torch.log(total)
-    return _WithSummedGradient.apply(found) if is_sharded(found) else found  # type: ignore[no-untyped-call]
-
-
-class _WithSummedGradient(torch.autograd.Function):
-    """The same, with a gradient that is added up over processes here.
-
-    Each process has a part of it, from its classes. Left to itself, it would be added up only where it meets the classes
-    again: in a message of an entry for each row and class, instead of one for each row.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, tensor: Tensor) -> Tensor:
-        return tensor.view_as(tensor)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
-        return reduce_shards(gradients[0])
-
-
 def write_whole(target: Tensor, value: Tensor) -> None:
     """Copy a plain tensor, the same on all processes, into a plain one or into the parts of a ``DTensor``."""
     if is_sharded(target):

@@ -32,6 +32,7 @@ from legendretron.training.features import DenseFeatures, Features
 from legendretron.training.layout import JointError as JointError  # for who calls fit
 from legendretron.training.layout import Layout
 from legendretron.training.model import LinearModel
+from legendretron.training.problem import Sample
 
 if TYPE_CHECKING:
     from legendretron.estimators.base import LinearLinkClassifier
@@ -91,50 +92,34 @@ class SplitModel(LinearModel):
         return total
 
     @torch.no_grad()
-    def initialize_link(
-        self,
-        features: Features,
-        rows: Tensor,
-        weights: Tensor,
-        n_rows: int | None = None,
-        *,
-        across_ranks: bool = False,
-    ) -> None:
+    def initialize_link(self, batch: Sample, n_rows: int, *, across_ranks: bool = False) -> None:
         """See :meth:`LinearModel.initialize_link`."""
-        if n_rows is not None and n_rows < 2:
+        if n_rows < 2:
             self.link.keep_start()
             return
-        self.link.initialize(self.head._predictor(_matrix(features, rows)), weights[0], across_ranks=across_ranks)
+        predictor = self.head._predictor(_matrix(batch.features, batch.rows))
+        self.link.initialize(predictor, batch.weights[0], across_ranks=across_ranks)
 
-    def loss_gradient(
-        self,
-        features: Features,
-        rows: Tensor,
-        labels: Tensor,
-        weight: Tensor,
-        gradient: Tensor,
-        *,
-        cleared: bool = False,
-    ) -> tuple[Tensor, Tensor]:
+    def loss_gradient(self, batch: Sample, gradient: Tensor, *, cleared: bool = False) -> tuple[Tensor, Tensor]:
         """See :meth:`LinearModel.loss_gradient`."""
         with torch.enable_grad():
-            nll, hit = self._scores(features, rows, labels)
-            parts = torch.autograd.grad((nll * weight[0]).sum(), self.parameters, materialize_grads=True)
+            nll, hit = self._scores(batch)
+            parts = torch.autograd.grad((nll * batch.weights[0]).sum(), self.parameters, materialize_grads=True)
         placed = [_as_placed(part, like).reshape(1, -1) for part, like in zip(parts, self.parameters, strict=True)]
         torch.cat(placed, dim=1, out=gradient)
         return nll.detach()[None], hit[None]
 
     @torch.no_grad()
-    def score_sums(self, features: Features, rows: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
+    def score_sums(self, sample: Sample) -> Tensor:
         """See :meth:`LinearModel.score_sums`."""
-        if not rows.shape[1]:
-            return weights.new_zeros(3, 1)
-        nll, hit = self._scores(features, rows, labels)
-        return torch.stack([(value * weights[0]).sum() for value in (nll, hit, torch.ones_like(nll))])[:, None]
+        if not sample.rows.shape[1]:
+            return sample.weights.new_zeros(3, 1)
+        nll, hit = self._scores(sample)
+        return torch.stack([(value * sample.weights[0]).sum() for value in (nll, hit, torch.ones_like(nll))])[:, None]
 
-    def _scores(self, features: Features, rows: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        predictor = self.head._predictor(_matrix(features, rows))
-        return sharded_nll_and_hits(self.head.link, predictor, labels[0], self.head.noise)
+    def _scores(self, sample: Sample) -> tuple[Tensor, Tensor]:
+        predictor = self.head._predictor(_matrix(sample.features, sample.rows))
+        return sharded_nll_and_hits(self.head.link, predictor, sample.labels[0], self.head.noise)
 
     @torch.no_grad()
     def take(self, run: int) -> tuple[Tensor, Tensor, Link]:

@@ -24,9 +24,10 @@ from legendretron._internal.sklearn_compat import validates_parameters
 from legendretron._internal.start import init_linear
 from legendretron._internal.validation import check_device, check_integer
 from legendretron.diagnostics.softmax_test import LinkTest
-from legendretron.estimators.classes import apply_class_weight, check_classes, swap_classes, swap_labels
+from legendretron.estimators.classes import apply_class_weight, swap_classes, swap_labels
 from legendretron.estimators.convex import fit_convex, has_convex_solver
 from legendretron.estimators.floor import add_floor
+from legendretron.estimators.fit_data import FitData, check_rows
 from legendretron.estimators.label_noise import (
     FittedNoise,
     how_to_find_noise,
@@ -38,11 +39,10 @@ from legendretron.estimators.linear import LinearPredictor
 from legendretron.estimators.onnx import LinearLink, predictor_model
 from legendretron.estimators.resuming import ChosenStrengths, fingerprint, restore_on_error
 from legendretron.estimators.settings import LEARNING_RATE, Plan, Protocol, Strengths, batch_size_for, draw_seed
-from legendretron.estimators.soft_labels import check_rows
 from legendretron.estimators.standardization import Standardized, Standardizer
 from legendretron.estimators.stream_fit import SAMPLE_ROWS, fit_source
 from legendretron.estimators.validation_split import validation_split
-from legendretron.estimators.votes import combine_votes, fit_votes
+from legendretron.estimators.votes import fit_votes
 from legendretron.links import LabelNoise, Link, NoisyLink, SoftmaxLink, clean_link, with_noise
 from legendretron.training import LinearModel, Sample, TrainingResult, TrainingSettings, as_features, train
 from legendretron.training.features import Features
@@ -122,30 +122,25 @@ class LinearLinkClassifier(LinearPredictor):
         """
         with restore_on_error(self):
             resume = self.warm_start and hasattr(self, "_standardized")
-            X, y, weight, copies = check_rows(self, X, y, sample_weight, reset=not resume, **self._options())
-            classes = check_classes(y)
-            if resume and not np.array_equal(classes, self.classes_):
+            data = check_rows(self, X, y, sample_weight, groups, reset=not resume, **self._options())
+            if resume and not np.array_equal(data.classes, self.classes_):
                 raise ValueError(
-                    f"warm_start needs the classes of the first fit, {self.classes_}, got {classes}; "
+                    f"warm_start needs the classes of the first fit, {self.classes_}, got {data.classes}; "
                     "set warm_start=False to start again."
                 )
-            seed, votes = draw_seed(self.random_state), None
+            seed = draw_seed(self.random_state)
 
-            def train(weight: np.ndarray, find_noise: str | None = None) -> None:
-                self._train(X, y, weight, classes, seed, resume, groups=groups, copies=copies, find_noise=find_noise)
+            def train(data: FitData, find_noise: str | None) -> None:
+                self._train(data, seed, resume, find_noise=find_noise)
 
             def predict() -> np.ndarray:
-                p: np.ndarray = self._predict_all(X, log=False)[np.arange(len(y)), np.searchsorted(classes, y)]
+                p: np.ndarray = self._predict_all(data.X, log=False)[np.arange(len(data.y)), data.places]
                 return p
 
-            if copies is not None and self._finds_noise(len(classes)):
-                votes = combine_votes(copies, weight, len(classes))
-            if votes is None or copies is None:
-                train(weight)
-            elif resume:
-                train(votes.weigh(copies, predict()))
+            if data.copies is not None and self._finds_noise(data.n_classes):
+                fit_votes(self, data, train, predict, resume=resume)
             else:
-                fit_votes(self, votes, copies, weight, train, predict)
+                train(data, None)
         return self
 
     def _finds_noise(self, n_classes: int) -> bool:
@@ -179,18 +174,18 @@ class LinearLinkClassifier(LinearPredictor):
                 raise ValueError("classes must be given in the first call of partial_fit.")
             if self.class_weight == "balanced":
                 raise ValueError("class_weight='balanced' needs all data at once; give partial_fit a dict of weights.")
-            X, y, weight, _ = check_rows(self, X, y, sample_weight, shares=False, reset=first, **self._options())
+            data = check_rows(self, X, y, sample_weight, partial=True, reset=first, **self._options())
             known = np.unique(classes) if first else self.classes_
             if not first and classes is not None and not np.array_equal(np.unique(classes), known):
                 raise ValueError(f"classes must be those of the first call, {known}, got {np.unique(classes)}.")
-            unknown = np.setdiff1d(y, known)
+            unknown = np.setdiff1d(data.classes, known)
             if len(unknown):
                 raise ValueError(f"y holds labels that are not in classes: {unknown}; classes are {known}.")
             if len(known) < 2:
                 raise ValueError(f"classes must contain at least 2 classes, got only one class: {known.tolist()[0]!r}.")
             calls = 0 if first else int(getattr(self, "n_iter_", 0))
             seed = int(check_random_state(self.random_state).randint(2**31 - 1 - calls)) + calls
-            self._train(X, y, weight, known, seed, not first, online=True)
+            self._train(data._replace(classes=known), seed, not first, online=True)
             self.n_iter_ = calls + 1
         return self
 
@@ -269,27 +264,20 @@ class LinearLinkClassifier(LinearPredictor):
 
     def _train(
         self,
-        X: Any,
-        y: np.ndarray,
-        weight: np.ndarray,
-        classes: np.ndarray,
+        data: FitData,
         seed: int,
         resume: bool,
         online: bool = False,
-        groups: Any = None,
         choice: Tuning | None = None,
-        copies: np.ndarray | None = None,
         find_noise: str | None = None,
     ) -> None:
         device = check_device(self.device)
         path = self._checkpoint_path(online)  # checked before strengths are chosen, which takes long
         saved_choice = ChosenStrengths(None)
+        data = data if online else data.normalize()
+        X, labels, weight, n_classes = data.X, data.labels, data.weight, data.n_classes
         dtype = torch.float32 if X.dtype == np.float32 else torch.float64
-        n_classes = len(classes)
-        if not online:
-            weight = weight / weight.max()  # only ratios matter, and sums must not overflow
         fixed = self._fixed_link(n_classes, dtype, device, online)
-        labels = swap_labels(np.searchsorted(classes, y), n_classes)
         generator = torch.Generator().manual_seed(seed)
         if resume:
             start = self._standardized
@@ -301,7 +289,7 @@ class LinearLinkClassifier(LinearPredictor):
         if resume:
             self._check_resumed_link()
         features = as_features(start.transform(X), dtype, device)
-        rows = np.flatnonzero(weight > 0)  # rows of weight zero are left out
+        rows = data.rows
         before = generator.get_state()
         # a copy: if training fails, the fitted link must be unchanged
         link = copy.deepcopy(self.link_) if resume else self._make_link(n_classes, generator, dtype, len(rows))
@@ -321,14 +309,12 @@ class LinearLinkClassifier(LinearPredictor):
             trial_features, trial_link = features, fixed
             if fixed is not None:  # single precision is enough to compare strengths, and faster
                 trial_features, trial_link = features.single(), copy.deepcopy(fixed).float()
-            problem = self._make_problem(
-                trial_features, labels, weight, X, y, rows, groups, seed, noise, trial_link, copies
-            )
+            problem = self._make_problem(trial_features, data, seed, noise, trial_link)
             if find_noise is not None:
                 problem = replace(problem, find_noise=find_noise)
             if path is not None:
                 folds = [part for fold in problem.folds for part in fold]
-                saved_choice = ChosenStrengths(path, fingerprint(self, (X, y, weight, [seed], *folds)))
+                saved_choice = ChosenStrengths(path, fingerprint(self, (X, data.y, weight, [seed], *folds)))
             tuning = saved_choice.load_or(lambda: self._choose(problem, strengths))
             alpha, link_alpha = tuning.chosen
         first_weight, first_bias = start.weight, start.bias
@@ -362,9 +348,9 @@ class LinearLinkClassifier(LinearPredictor):
         )
         validation = None
         if self.early_stopping and not online:
-            rows, held_out = validation_split(rows, labels[rows], self._held_out_share(), seed, copies)
+            rows, held_out = validation_split(rows, labels[rows], self._held_out_share(), seed, data.copies)
             validation = sample(held_out)
-        identity = () if self.checkpoint is None else (X, y, weight, model.flat, [seed, *plan.strengths])
+        identity = () if self.checkpoint is None else (X, data.y, weight, model.flat, [seed, *plan.strengths])
         settings = self._training_settings(identity, generator, len(rows), n_classes, plan.strengths, online)
         if fixed is not None or (plan.is_softmax and self._by_convex_solver(online) and has_convex_solver(plan.noise)):
             guess = None if tuning is None else tuning.logistic
@@ -375,7 +361,7 @@ class LinearLinkClassifier(LinearPredictor):
         saved_choice.remove()
         observed = np.bincount(labels[rows], weight[rows], n_classes)
         moments = tuple(m.cpu() for m in result.moments) if online and result.moments is not None else None
-        self._set_fitted(model, result, plan, classes, observed, len(rows), start, X.dtype, moments, fixed)
+        self._set_fitted(model, result, plan, data.classes, observed, len(rows), start, X.dtype, moments, fixed)
         if not (resume or online):
             self._set_tuning(tuning, plan)
         if not online:  # one pass over some rows need not converge
@@ -384,21 +370,11 @@ class LinearLinkClassifier(LinearPredictor):
     # --- choosing ---
 
     def _make_problem(
-        self,
-        features: Features,
-        labels: np.ndarray,
-        weight: np.ndarray,
-        X: Any,
-        y: np.ndarray,
-        rows: np.ndarray,
-        groups: Any,
-        seed: int,
-        noise: LabelNoise | None,
-        fixed: Link | None,
-        copies: np.ndarray | None = None,
+        self, features: Features, data: FitData, seed: int, noise: LabelNoise | None, fixed: Link | None
     ) -> TuningProblem:
-        """The problem for which strengths are chosen: data, folds, and how links are made and trained."""
-        folds = make_folds(self.cv, X, y, rows, groups, seed, copies)
+        """The problem for which strengths are chosen: features as in training, folds, and how links are made and trained."""
+        rows, groups, n_classes = data.rows, data.groups, data.n_classes
+        folds = make_folds(self.cv, data.X, data.y, rows, groups, seed, data.copies)
         if not folds and (self.cv is not None or groups is not None):
             which = "groups" if groups is not None else f"cv={self.cv!r}"
             raise ValueError(
@@ -411,12 +387,11 @@ class LinearLinkClassifier(LinearPredictor):
                 f"needs rows to hold out, of classes that the other rows have too, and there are too few; give a rate, or "
                 f"leave it out, got {self.label_noise!r}.",
             )
-        n_classes, device = int(labels.max()) + 1, check_device(self.device)
         return TuningProblem(
             features,
-            torch.as_tensor(labels, device=device),
+            torch.as_tensor(data.labels, device=check_device(self.device)),
             n_classes,
-            weight,
+            data.weight,
             folds,
             groups is not None or not (self.cv is None or isinstance(self.cv, Integral)),
             lambda source, kind: self._make_link(n_classes, source, kind, len(rows)),
@@ -636,7 +611,7 @@ class LinearLinkClassifier(LinearPredictor):
         weight = apply_class_weight(self.class_weight, y, np.ones(len(y)))
         with warnings.catch_warnings():  # the first fit has warned already
             warnings.simplefilter("ignore", ConvergenceWarning)
-            copied._train(X, y, weight, np.unique(y), draw_seed(self.random_state), False, choice=choice)
+            copied._train(FitData(X, y, weight, np.unique(y)), draw_seed(self.random_state), False, choice=choice)
         return copied
 
     def _warn_unless_converged(self, result: TrainingResult) -> None:

@@ -58,7 +58,7 @@ def fit_convex(
             rate=rate, learn_rate=rate is not None and noise is not None and noise.learned,
             transition=None if noise is None or rate is not None else noise.matrix().detach().to(flat),
             link=fixed, tol=tol, max_iter=max_iter,
-            after_iteration=lambda iteration, value: progress.update(iteration, float(value[0]), None),
+            after_iteration=lambda iteration, _, value, __: progress.update(iteration, float(value[0]), None),
         )  # fmt: skip
     model.weight.copy_(fitted.weight)
     model.bias.copy_(fitted.bias)
@@ -67,7 +67,7 @@ def fit_convex(
     if noise is None:
         loss, accuracy = logistic_scores(fitted, features, labels, share, n_classes, fixed)
     else:
-        loss, accuracy = model.evaluate(features, sample.rows, sample.labels, sample.weights)
+        loss, accuracy = model.evaluate(sample)
     history, n_iter = History(), fitted.n_iter.clamp(min=1)
     seconds = time.monotonic() - began
     history.append(int(n_iter), loss.tolist(), [math.nan], accuracy.tolist(), [math.nan], seconds)

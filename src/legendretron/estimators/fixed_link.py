@@ -10,6 +10,7 @@ import torch
 from legendretron._internal.parameters import ParameterError
 from legendretron.links import Link, NoisyLink, NotCanonicalError, SoftmaxLink
 from legendretron.links.persistence import blank_link, check_finite
+from legendretron.links.runs import check_single_link
 from legendretron.losses import CanonicalLoss, CompositeLoss
 
 
@@ -58,11 +59,7 @@ def fixed_link(given: Any, n_classes: int, dtype: torch.dtype, device: torch.dev
             "link must be that of the true labels, got a NoisyLink, whose canonical loss has no minimum for a row that is "
             "classified right; give its part without noise, link.clean."
         )
-    if link.run_shape:
-        raise ValueError(
-            f"link must be without run axes, got run_shape={link.run_shape}; take_run(link, r) gives one run."
-        )
-    if link.n_classes != n_classes:
+    if check_single_link(link).n_classes != n_classes:
         raise ValueError(
             f"link must be for the {n_classes} classes of y, got a {type(link).__name__} for {link.n_classes}; a loss is "
             "transferred between problems with as many classes."

@@ -21,7 +21,8 @@ from legendretron._internal.parameters import ParameterError, spell
 from legendretron._internal.sklearn_compat import Interval, StrOptions, validates_parameters
 from legendretron._internal.validation import check_device
 from legendretron.calibration.link import CalibratedLink
-from legendretron.estimators.classes import check_classes, swap_classes, swap_labels
+from legendretron.estimators.classes import swap_classes, swap_labels
+from legendretron.estimators.fit_data import FitData, check_rows
 from legendretron.estimators.label_noise import FittedNoise, how_to_find_noise, is_learned, read_label_noise
 from legendretron.estimators.label_quality import LabelQuality
 from legendretron.estimators.multinomial import MultinomialLogisticClassifier
@@ -30,14 +31,13 @@ from legendretron.estimators.persistence import LINK_FIELDS, SavedModel, link_pa
 from legendretron.estimators.resuming import restore_on_error
 from legendretron.estimators.saved_classes import classes_from_state
 from legendretron.estimators.settings import SHARED_CONSTRAINTS, draw_seed
-from legendretron.estimators.soft_labels import check_rows
 from legendretron.estimators.standardization import Standardizer
-from legendretron.estimators.votes import combine_votes, fit_votes
+from legendretron.estimators.votes import fit_votes
 from legendretron.links import LabelNoise, Link, SoftmaxLink, SymmetricNoise
-from legendretron.networks.folds import FoldSettings, LabeledTable, held_out_logits, logits_of, train_folds
+from legendretron.networks.folds import LabeledTable, held_out_logits, logits_of, train_folds
 from legendretron.networks.held_out import LabeledPair, find_noise, learn_map
 from legendretron.networks.inputs import NetworkInputs
-from legendretron.networks.model import NetworkModel
+from legendretron.networks.model import FoldSettings, NetworkModel
 from legendretron.networks.predictor import LinearScores, NetworkScores
 from legendretron.training import History, TrainingResult, as_features
 from legendretron.tuning import make_folds
@@ -75,18 +75,6 @@ class _ScoresLink(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         log_p: Tensor = swap_classes(self.link._log_proba_of_logits(self.scores(x))).to(x.dtype)
         return log_p
-
-
-class _Data(NamedTuple):
-    """A table that has been checked."""
-
-    X: np.ndarray
-    y: np.ndarray
-    labels: np.ndarray  #: classes from 0, in the order of the link
-    weight: np.ndarray
-    rows: np.ndarray  #: those that count
-    n_classes: int
-    copies: np.ndarray | None  #: row that each is a copy of, where labels are soft
 
 
 class _Networks(NamedTuple):
@@ -270,14 +258,11 @@ class LegendreNetClassifier(SavedModel, LabelQuality):
         with restore_on_error(self):
             self._refuse_sparse(X)
             self._check_layers()
-            X, y, weight, copies = check_rows(self, X, y, sample_weight, dtype=[np.float64, np.float32])
-            classes = check_classes(y)
-            labels = swap_labels(np.searchsorted(classes, y), len(classes))
-            rows = np.flatnonzero(weight > 0)
-            self.classes_, self._dtype = classes, X.dtype
-            self._fit(_Data(X, y, labels, weight / weight.max(), rows, len(classes), copies), groups)
-            if copies is not None and hasattr(self, "oof_proba_"):
-                self.oof_proba_ = self.oof_proba_[np.unique(copies, return_index=True)[1]]
+            data = check_rows(self, X, y, sample_weight, groups, dtype=[np.float64, np.float32]).normalize()
+            self.classes_, self._dtype = data.classes, data.X.dtype
+            self._fit(data)
+            if data.copies is not None and hasattr(self, "oof_proba_"):
+                self.oof_proba_ = self.oof_proba_[np.unique(data.copies, return_index=True)[1]]
         return self
 
     def _check_layers(self) -> None:
@@ -294,41 +279,31 @@ class LegendreNetClassifier(SavedModel, LabelQuality):
                 "sparse ones, or give X.toarray()."
             )
 
-    def _fit(self, data: _Data, groups: Any) -> None:
+    def _fit(self, data: FitData) -> None:
         how = how_to_find_noise(self.label_noise, self.class_weight)
         seed, known = draw_seed(self.random_state), read_label_noise(self.label_noise, data.n_classes)
-        votes = None
-        if data.copies is not None and how == "if it helps":
-            votes = combine_votes(data.copies, data.weight, data.n_classes)
-        if votes is None or data.copies is None:
-            self._fit_folds(data, groups, seed, known, how)
-            return
-        copies, places = data.copies, np.searchsorted(self.classes_, data.y)
 
-        def fit(weight: np.ndarray, find_noise: str | None) -> None:
-            rows = np.flatnonzero(weight > 0)
-            self._fit_folds(data._replace(weight=weight, rows=rows), groups, seed, known, find_noise or how)
+        def fit(data: FitData, find_noise: str | None) -> None:
+            self._fit_folds(data, seed, known, find_noise or how)
 
         def predict() -> np.ndarray:
-            p = self._predict_all(data.X, log=False).astype(np.float64)
-            if hasattr(self, "oof_proba_"):  # networks know the rows that they were trained on by heart
+            p, copies = self._predict_all(data.X, log=False).astype(np.float64), data.copies
+            if copies is not None and hasattr(
+                self, "oof_proba_"
+            ):  # networks know the rows that they were trained on by heart
                 held = np.flatnonzero(np.isfinite(self.oof_proba_).all(1))
                 of_row = np.full(int(copies.max()) + 1, -1)
                 of_row[copies[held]] = held
                 seen = of_row[copies] >= 0
                 p[seen] = self.oof_proba_[of_row[copies[seen]]]
-            return p[np.arange(len(p)), places]
+            return p[np.arange(len(p)), data.places]
 
-        fit_votes(self, votes, copies, data.weight, fit, predict)
+        if data.copies is not None and how == "if it helps":
+            fit_votes(self, data, fit, predict)
+        else:
+            fit(data, None)
 
-    def _fit_folds(
-        self,
-        data: _Data,
-        groups: Any,
-        seed: int,
-        known: LabelNoise | None,
-        how: str,
-    ) -> None:
+    def _fit_folds(self, data: FitData, seed: int, known: LabelNoise | None, how: str) -> None:
         """Fit with noise that is known or looked for."""
         device = check_device(self.device)
         settings = FoldSettings.for_rows(len(data.rows))._replace(
@@ -344,17 +319,17 @@ class LegendreNetClassifier(SavedModel, LabelQuality):
         if self.max_steps != "auto":
             settings = settings._replace(n_steps=int(self.max_steps))
         repeats = [
-            make_folds(int(self.n_folds), data.X, data.y, data.rows, groups, seed + number, data.copies)
+            make_folds(int(self.n_folds), data.X, data.y, data.rows, data.groups, seed + number, data.copies)
             for number in range(settings.n_repeats)
         ]
         for name in ("oof_proba_", "_oof_of", "_noise", "_sets", "history_"):
             self.__dict__.pop(name, None)  # of an earlier fit
         if not repeats[0]:
-            self._fit_without_folds(data, known, groups)
+            self._fit_without_folds(data, known)
             return
         small = data.X.size * data.n_classes <= _MOST_ON_CPU
         beside = torch.device("cpu") if small else device
-        problem = self._make_problem(data, repeats[0], known, beside, seed, grouped=groups is not None)
+        problem = self._make_problem(data, repeats[0], known, beside, seed)
         path = LogisticPath(problem)
         linear = _search_coarsely(path)
         dtype = torch.float64 if self.dtype == "float64" else torch.float32
@@ -374,7 +349,7 @@ class LegendreNetClassifier(SavedModel, LabelQuality):
 
         networks = train(known)
         if not np.isfinite(networks.logits).all(1).any():  # of a handful of rows, none was held out in all repeats
-            self._fit_without_folds(data, known, groups)
+            self._fit_without_folds(data, known)
             return
         noise, found = known, None
         if known is not None:
@@ -399,20 +374,14 @@ class LegendreNetClassifier(SavedModel, LabelQuality):
         if found is not None:
             self._noise = found
         # rows that belong together are in one fold of the link, too
-        together = repeats[0] if groups is not None or data.copies is not None else None
+        together = repeats[0] if data.groups is not None or data.copies is not None else None
         self._choose(data, networks, noise, path, linear, inputs, together)
 
     def _make_problem(
-        self,
-        data: _Data,
-        folds: list[Fold],
-        known: LabelNoise | None,
-        device: torch.device,
-        seed: int,
-        *,
-        grouped: bool,
+        self, data: FitData, folds: list[Fold], known: LabelNoise | None, device: torch.device, seed: int
     ) -> TuningProblem:
         """The problem of logistic regression on the same folds."""
+        grouped = data.groups is not None
         standardizer = Standardizer.fit(data.X, data.weight, standardize=True)
         return TuningProblem(
             as_features(standardizer.transform(data.X), torch.float32, device),  # enough to compare
@@ -430,7 +399,9 @@ class LegendreNetClassifier(SavedModel, LabelQuality):
             known_noise=known,
         )
 
-    def _labeled(self, networks: _Networks, table: LabeledTable, data: _Data, repeats: list[list[Fold]]) -> LabeledPair:
+    def _labeled(
+        self, networks: _Networks, table: LabeledTable, data: FitData, repeats: list[list[Fold]]
+    ) -> LabeledPair:
         """Predictions for held-out rows, and for rows each by a network that was trained on it."""
         others = [one[(number + 1) % len(one)][1] for one in repeats for number in range(len(one))]
         seen = logits_of(networks.model, table, others)
@@ -445,7 +416,7 @@ class LegendreNetClassifier(SavedModel, LabelQuality):
 
     def _choose(
         self,
-        data: _Data,
+        data: FitData,
         networks: _Networks,
         noise: LabelNoise | None,
         path: LogisticPath,
@@ -508,10 +479,10 @@ class LegendreNetClassifier(SavedModel, LabelQuality):
         labels = swap_labels(labels, log_p.shape[1])
         self._calibrate(swap_classes(np.exp(log_p)), labels, weight, out_of_fold=True)
 
-    def _fit_without_folds(self, data: _Data, known: LabelNoise | None, groups: Any) -> None:
+    def _fit_without_folds(self, data: FitData, known: LabelNoise | None) -> None:
         """Logistic regression of a usual strength, where no row can be held out."""
-        if groups is not None or is_learned(self.label_noise):
-            which = "groups" if groups is not None else spell("label_noise", self.label_noise)
+        if data.groups is not None or is_learned(self.label_noise):
+            which = "groups" if data.groups is not None else spell("label_noise", self.label_noise)
             raise ValueError(
                 f"{which} needs rows to hold out whose classes the other rows have as well, and there are none; leave it out."
             )
@@ -521,7 +492,7 @@ class LegendreNetClassifier(SavedModel, LabelQuality):
         self.network_log_loss_ = self.linear_log_loss_ = self.oof_score_ = float("nan")
         self._set_linear(data, FALLBACK_ALPHA)
 
-    def _set_linear(self, data: _Data, alpha: float) -> None:
+    def _set_linear(self, data: FitData, alpha: float) -> None:
         known = self._noise is not None and self._noise.rate > 0.0
         assumed = self.noise_matrix_ if known else None
         model = MultinomialLogisticClassifier(alpha=alpha, label_noise=assumed, random_state=0)

@@ -17,7 +17,6 @@ from legendretron._internal.fields import (
     OBJECT,
     Field,
     check_fields,
-    check_parameters,
     integer,
     list_of,
     number,
@@ -124,8 +123,9 @@ def shared_to_state(model: Any, parameters: dict[str, Any] | None = None) -> dic
 
 def shared_from_state(cls: type[Any], state: dict[str, Any], n_features: int, **objects: Any) -> Any:
     """The reverse of :func:`shared_to_state`; ``objects`` are parameters that are saved elsewhere."""
-    known = [name for name in cls._get_param_names() if name != "estimator"]
-    check_parameters(cls.__name__, state["parameters"], known)
+    known = {name for name in cls._get_param_names() if name != "estimator"}  # one that is missing has its default
+    if unknown := set(state["parameters"]) - known:
+        raise ValueError(f"parameters must be those of {cls.__name__}; unknown are {', '.join(sorted(unknown))}.")
     model = cls(**{**state["parameters"], **_decode_class_weight(state["parameters"]), **objects})
     validate_parameters(model)
     model.classes_, model.n_features_in_ = classes_from_state(state["classes"]), n_features

@@ -10,11 +10,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from sklearn.utils.multiclass import check_classification_targets
 
-from legendretron._internal.features import check_features
-from legendretron._internal.labels import check_labels
-from legendretron._internal.sklearn_compat import check_sample_weight
 from legendretron.estimators.classes import apply_class_weight
 
 #: How far the sum of the shares of a row may be from one: shares that were written down are rounded, as three of 0.33.
@@ -127,19 +123,3 @@ def _check(shares: np.ndarray, labels: np.ndarray, name: str, place_of: Callable
             f"{name} must have a share of every class in some row, but class {labels.tolist()[empty[0]]!r} has none; leave "
             "its column out."
         )
-
-
-def check_rows(
-    estimator: Any, X: Any, y: Any, sample_weight: Any, *, shares: bool = True, **options: Any
-) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray | None]:
-    """Checked features, labels and weights; and, if ``y`` has shares of the classes, of which row each is a copy."""
-    options["order"] = "C"
-    soft = SoftLabels.read(y) if shares else None
-    if soft is not None:
-        X = check_features(estimator, X, **options)
-        X, y, weight = soft.apply(X, check_sample_weight(sample_weight, X), estimator.class_weight)
-        return X, y, weight, soft.row if soft.has_copies else None
-    check_labels(y)
-    X, y = check_features(estimator, X, y, **options)
-    check_classification_targets(y)
-    return X, y, apply_class_weight(estimator.class_weight, y, check_sample_weight(sample_weight, X)), None

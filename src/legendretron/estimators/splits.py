@@ -41,7 +41,7 @@ class SplitResults:
         index = torch.as_tensor(rows, device=self._labels.device)
         known = self._labels[index] if labels is None else _as_labels(labels, self._n_classes, index.device)
         weights = torch.ones(index.shape, dtype=self.model.flat.dtype, device=index.device)
-        loss, accuracy = self.model.evaluate(self._features, index, known, weights)
+        loss, accuracy = self.model.evaluate(Sample(self._features, index, known, weights))
         return loss.cpu().numpy(), accuracy.cpu().numpy()
 
 

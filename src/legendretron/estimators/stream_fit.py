@@ -17,6 +17,7 @@ from torch import Tensor
 from legendretron._internal.parameters import ParameterError, spell
 from legendretron._internal.validation import check_device, check_integer
 from legendretron.estimators.classes import swap_classes, swap_labels
+from legendretron.estimators.fit_data import FitData
 from legendretron.estimators.fixed_link import is_fixed
 from legendretron.estimators.resuming import ChosenStrengths, fingerprint
 from legendretron.estimators.settings import draw_seed
@@ -199,7 +200,8 @@ class StreamFit:
         (shard,), classes = self.shards, self.summary.classes
         rows, _ = replace(shard, held_out=0.0).gather(1.0)
         self._set_names()
-        self.estimator._train(rows.x, classes[rows.labels], rows.weights, classes, self.seed, resume=False)
+        data = FitData(rows.x, classes[rows.labels], rows.weights, classes)
+        self.estimator._train(data, self.seed, resume=False)
         self._set_skipped()
 
     def _set_names(self) -> None:
@@ -285,9 +287,8 @@ class StreamFit:
                 f"{classes[missing].tolist()[0]!r}; raise sample_rows, or give {spell('alpha')} and {spell('link_alpha')}."
             )
         features = as_features(self.units.transform(sample.x), dtype, self.layout.device)
-        labels, rows = swap_labels(sample.labels, len(classes)), np.arange(len(sample.labels))
-        weight, y = sample.weights / sample.weights.max(), classes[sample.labels]
-        problem = estimator._make_problem(features, labels, weight, sample.x, y, rows, None, self.seed, noise, None)
+        data = FitData(sample.x, classes[sample.labels], sample.weights, classes).normalize()
+        problem = estimator._make_problem(features, data, self.seed, noise, None)
         tuning: Tuning = estimator._choose(problem, estimator._strengths())
         return tuning
 

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from legendretron.calibration.prediction_sets import SetCalibration
+from legendretron.estimators.fit_data import FitData
 from legendretron.estimators.label_noise import FittedNoise
 from legendretron.estimators.soft_labels import ROUNDING
 from legendretron.links.noise_models import mix_with_uniform, replaced_share, wrong_share
@@ -149,24 +150,37 @@ class _Voter(Protocol):
 
 def fit_votes(
     estimator: _Voter,
-    votes: CombinedVotes,
-    copies: np.ndarray,
-    shares: np.ndarray,
-    fit: Callable[[np.ndarray, str | None], None],
+    data: FitData,
+    fit: Callable[[FitData, str | None], None],
     predict: Callable[[], np.ndarray],
+    *,
+    resume: bool = False,
 ) -> None:
     """Fit to the majority of votes, then to all classes that have votes, weighed by what the model predicts.
 
-    If votes differ because rows are ambiguous, it is fitted to the shares as they are.
+    If soft labels are not votes, or votes differ because rows are ambiguous, it is fitted to the shares as they are.
 
     Parameters
     ----------
+    data : FitData
+        Copies of rows, for each class that has votes.
     fit : callable
-        Fits to weights of the copies; looks for noise as it is told, or as the parameters say.
+        Fits to data; looks for noise as it is told, or as the parameters say.
     predict : callable
         Probabilities of the label of each copy.
+    resume : bool
+        Whether the model was fitted before.
     """
-    fit(votes.weight, None)
+    copies = data.copies
+    assert copies is not None
+    votes = combine_votes(copies, data.weight, data.n_classes)
+    if votes is None:
+        fit(data, None)
+        return
+    if resume:
+        fit(data._replace(weight=votes.weigh(copies, predict())), None)
+        return
+    fit(data._replace(weight=votes.weight), None)
     sets, none = estimator._sets, None
     if sets is not None:
         p = torch.as_tensor(sets.proba.astype(np.float64)).clamp_min(1e-300)
@@ -175,7 +189,7 @@ def fit_votes(
         none = find_ambiguity(votes, held_out, 0.0 if found is None else found.rates.rate)
     if none is None:
         for _ in range(_PASSES):
-            fit(votes.weigh(copies, predict()), None)
+            fit(data._replace(weight=votes.weigh(copies, predict())), None)
     else:
-        fit(shares, "never")
-        estimator._noise = FittedNoise(held_out.log_p.shape[1], none, known=False)
+        fit(data, "never")
+        estimator._noise = FittedNoise(data.n_classes, none, known=False)

@@ -76,16 +76,7 @@ class NoisyLink(Link):
         return {"link": link, "noise": self.noise.kind, "learned": self.noise.learned}
 
     @classmethod
-    def from_settings(
-        cls,
-        n_classes: int,
-        settings: Mapping[str, Any],
-        *,
-        init: str | None = None,
-        generator: torch.Generator | None = None,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> Self:
+    def from_settings(cls, n_classes: int, settings: Mapping[str, Any], **options: Any) -> Self:
         """See :meth:`Link.from_settings`; a rate starts at 0.1."""
         link = settings["link"]
         if not isinstance(link, Mapping) or not isinstance(link.get("kind"), str) or link["kind"] == "noisy":
@@ -96,10 +87,9 @@ class NoisyLink(Link):
         rest = {name: value for name, value in link.items() if name != "kind"}
         if set(rest) != set(kind.setting_names()):
             raise ValueError(f"link must have the settings {', '.join(kind.setting_names())}, got {', '.join(rest)}.")
-        made = kind.from_settings(n_classes, rest, init=init, generator=generator, device=device, dtype=dtype)
-        return cls(
-            made, make_noise(settings["noise"], n_classes, learned=settings["learned"], device=device, dtype=dtype)
-        )
+        place: dict[str, Any] = {name: options.get(name) for name in ("device", "dtype")}
+        noise = make_noise(settings["noise"], n_classes, learned=settings["learned"], **place)
+        return cls(kind.from_settings(n_classes, rest, **options), noise)
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
         """See :meth:`Link.reset_parameters`."""

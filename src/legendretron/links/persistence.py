@@ -17,6 +17,7 @@ from legendretron._internal.fields import OBJECT, TEXT, Field, check_fields, int
 from legendretron._internal.start import keep_values
 from legendretron.links.base import Link
 from legendretron.links.registry import link_class, link_config, make_link
+from legendretron.links.runs import check_single_link
 
 __all__ = ["blank_link", "check_finite", "link_from_state", "link_to_state", "load_link", "save_link"]
 
@@ -55,9 +56,7 @@ def save_link(link: Link, path: str | os.PathLike[str]) -> None:
     ...     load_link(f"{folder}/link.safetensors").n_classes
     3
     """
-    if not isinstance(link, Link):
-        raise ValueError(f"link must be a legendretron Link, got {type(link).__name__}.")
-    save_state(path, "link", link_to_state(link), link_from_state)
+    save_state(path, "link", link_to_state(check_single_link(link)), link_from_state)
 
 
 def load_link(path: str | os.PathLike[str]) -> Link:
@@ -87,11 +86,7 @@ def load_link(path: str | os.PathLike[str]) -> Link:
 
 def link_to_state(link: Link) -> dict[str, Any]:
     """The state of a link: the name of its class, its settings and its tensors."""
-    if link.run_shape:
-        raise ValueError(
-            f"link must have no run axes to be saved, got run_shape={link.run_shape}; use take_run(link, r)."
-        )
-    settings = link_config(link)
+    settings = link_config(check_single_link(link))
     kind, n_classes = settings.pop("kind"), settings.pop("n_classes")
     return {"kind": kind, "n_classes": n_classes, "settings": settings, "tensors": dict(link.state_dict())}
 

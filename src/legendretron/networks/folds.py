@@ -5,7 +5,6 @@ Training is measured in steps, not in passes over the rows: few rows need as man
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +13,7 @@ from torch import Tensor
 
 from legendretron.links import LabelNoise
 from legendretron.networks.inputs import NetworkInputs
-from legendretron.networks.model import NetworkModel
+from legendretron.networks.model import FoldSettings, NetworkModel
 from legendretron.training import Sample, TrainingResult, TrainingSettings, train
 from legendretron.training.features import Features
 from legendretron.training.schedule import ROUNDS
@@ -47,60 +46,13 @@ class LabeledTable(NamedTuple):
         return Sample(self.features, rows, self.labels[rows], self.weight[rows] * inside, lengths=lengths)
 
 
-class FoldSettings(NamedTuple):
-    """Sizes of the networks, and how they are trained; see :class:`~legendretron.networks.model.NetworkModel`."""
-
-    hidden: tuple[int, ...]  #: units of the hidden layers
-    n_steps: int
-    batch_size: int  #: rows in a step
-    learning_rate: float = 0.04
-    dropout: float = 0.15
-    weight_decay: float = 0.02
-    label_smoothing: float = 0.1
-    seed: int = 0
-    verbose: int = 0
-    n_repeats: int = 1  #: how often the rows are divided into folds
-
-    @classmethod
-    def for_rows(cls, n_rows: int) -> FoldSettings:
-        """Settings for a number of rows.
-
-        Examples
-        --------
-        >>> small = FoldSettings.for_rows(999)
-        >>> small.hidden, small.n_steps, small.batch_size, small.n_repeats
-        ((64, 64), 1000, 64, 2)
-        >>> FoldSettings.for_rows(1_000_000)[:3]
-        ((128, 128), 12000, 1024)
-        """
-        batch_size = min(n_rows, max(64, 2 ** int(math.log2(max(1, n_rows) / 1000) + 0.5)))
-        n_steps = min(max(1000, n_rows), 12_000)
-        if n_rows < 1000:
-            return cls((64, 64), n_steps, batch_size, n_repeats=2)
-        return cls((128, 128), n_steps, batch_size)
-
-
 def train_folds(
     table: LabeledTable, folds: list[Fold], settings: FoldSettings, noise: LabelNoise | None = None
 ) -> tuple[NetworkModel, TrainingResult]:
     """Train a network on each fold, and keep its best step by the log-loss of the rows that are held out."""
-    like = table.weight
     generators = [torch.Generator().manual_seed(settings.seed + number) for number in range(len(folds))]
-    model = NetworkModel(
-        table.features.n_features,
-        table.n_classes,
-        settings.hidden,
-        table.inputs.units(len(folds)),
-        generators,
-        noise=noise,
-        dropout=settings.dropout,
-        weight_decay=settings.weight_decay,
-        label_smoothing=settings.label_smoothing,
-        n_steps=settings.n_steps,
-        dtype=like.dtype,
-        device=like.device,
-    )
-    none = torch.zeros(len(folds), dtype=like.dtype)
+    model = NetworkModel(table.n_classes, settings, table.inputs.units(len(folds)).to(table.weight), generators, noise)
+    none = torch.zeros(len(folds), dtype=table.weight.dtype)
     how = TrainingSettings(
         none,
         none,

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -26,7 +26,9 @@ from legendretron._internal.chunks import chunks
 from legendretron.links import LabelNoise, SoftmaxLink
 from legendretron.simplex import predicted_class
 from legendretron.training.features import Features
-from legendretron.training.model import Model
+from legendretron.training.model import Model, StepArrays
+from legendretron.training.penalty import Penalty
+from legendretron.training.problem import Sample
 
 #: Factors on what is trained, and so on its rate: of the inputs' scales, of biases, of shares of the identity.
 _SCALE, _BIAS, _MIX = 6.0, 0.1, 0.1
@@ -60,66 +62,83 @@ def fade(share: np.ndarray) -> np.ndarray:
     return np.round(0.5 * (1.0 + np.cos(np.pi * np.maximum(0.0, 2.0 * share - 1.0))), 12)
 
 
+class FoldSettings(NamedTuple):
+    """Sizes of the networks, and how they are trained."""
+
+    hidden: tuple[int, ...]  #: units of the hidden layers
+    n_steps: int
+    batch_size: int  #: rows in a step
+    learning_rate: float = 0.04
+    dropout: float = 0.15  #: this and the next fade in the second half of the steps
+    weight_decay: float = 0.02  #: of the weights alone, in units of the rate
+    label_smoothing: float = 0.1
+    seed: int = 0
+    verbose: int = 0
+    n_repeats: int = 1  #: how often the rows are divided into folds
+
+    @classmethod
+    def for_rows(cls, n_rows: int) -> FoldSettings:
+        """Settings for a number of rows.
+
+        Examples
+        --------
+        >>> small = FoldSettings.for_rows(999)
+        >>> small.hidden, small.n_steps, small.batch_size, small.n_repeats
+        ((64, 64), 1000, 64, 2)
+        >>> FoldSettings.for_rows(1_000_000)[:3]
+        ((128, 128), 12000, 1024)
+        """
+        batch_size = min(n_rows, max(64, 2 ** int(math.log2(max(1, n_rows) / 1000) + 0.5)))
+        n_steps = min(max(1000, n_rows), 12_000)
+        if n_rows < 1000:
+            return cls((64, 64), n_steps, batch_size, n_repeats=2)
+        return cls((128, 128), n_steps, batch_size)
+
+
 class NetworkModel(Model):
     """``R`` networks with logits of all ``C`` classes, softmax, and known noise in the labels if there is some.
 
     Parameters
     ----------
-    n_features, n_classes : int
-        ``d`` and ``C``.
-    hidden : sequence of int
-        Units of the hidden layers.
+    n_classes : int
+        ``C``.
+    settings : FoldSettings
+        Sizes, regularization and number of steps.
     units : Tensor of shape (R, d)
-        Of the inputs in each run: 0 for those that it does not see, and squares that sum to about one.
+        Of the inputs in each run: 0 for those that it does not see, and squares that sum to about one. They have the dtype
+        and the device of the parameters.
     generators : list of torch.Generator
         One per run, on the CPU, for the start.
     noise : LabelNoise, optional
         How true labels become observed ones; its rate is not learned.
-    dropout, weight_decay, label_smoothing : float
-        How it is regularized. The first two fade in the second half of the steps. The decay is that of the weights alone, in
-        units of the rate.
-    n_steps : int
-        How many there will be.
-    dtype, device
-        Of the parameters.
     """
 
     def __init__(
         self,
-        n_features: int,
         n_classes: int,
-        hidden: Sequence[int],
+        settings: FoldSettings,
         units: Tensor,
         generators: list[torch.Generator],
-        *,
         noise: LabelNoise | None = None,
-        dropout: float = 0.0,
-        weight_decay: float = 0.0,
-        label_smoothing: float = 0.0,
-        n_steps: int = 1,
-        dtype: torch.dtype = torch.float32,
-        device: torch.device | str = "cpu",
     ) -> None:
-        self.n_features = n_features
-        self.layers = layer_sizes(n_features, hidden, n_classes)
+        self.n_features, self.units, self.settings = units.shape[1], units, settings
+        self.layers = layer_sizes(self.n_features, settings.hidden, n_classes)
         parts = [torch.stack(run) for run in zip(*(self._start(g) for g in generators), strict=True)]
-        super().__init__([part.to(device, dtype) for part in parts], SoftmaxLink(n_classes))
+        super().__init__([part.to(units) for part in parts], SoftmaxLink(n_classes))
         self.weights, self.scale, self.biases, self.mixes = self._split(self.flat)
-        self.units = units.to(device, dtype)
         self.n_weights = sum(self.sizes[: len(self.layers)])
-        self.noise = None if noise is None else noise.matrix().detach().to(device, dtype)
-        self._dropout, self._decay, self._smoothing = dropout, weight_decay, label_smoothing
-        self._n_steps = n_steps
+        self.noise = None if noise is None else noise.matrix().detach().to(units)
         # of every step, as steps that are captured on a GPU cannot compute them on the host
+        n_steps, dropout = settings.n_steps, settings.dropout
         faded = fade(np.arange(n_steps + 1) / n_steps)
         odds = faded * dropout / (1.0 - faded * dropout)
         strength = np.sqrt(odds * (1.0 - dropout) / dropout) if dropout else odds
-        self._faded, self._strength = (torch.from_numpy(each).to(device, dtype) for each in (faded, strength))
-        self._count = torch.zeros(1, dtype=torch.int64, device=device)
+        self._faded, self._strength = (torch.from_numpy(each).to(units) for each in (faded, strength))
+        self._count = torch.zeros(1, dtype=torch.int64, device=units.device)
         self._number = 0  # the same as a Python number; not counted where captured steps are replayed
         self._pool: Tensor | None = None
         self._places: dict[tuple[int, int, int], tuple[Tensor, Tensor]] = {}
-        self._one = torch.ones(1, dtype=dtype, device=device)
+        self._one = units.new_ones(1)
         self._source = generators[0]
         #: logits (R, n, C) of the held-out rows, each time these were looked at; None if they are not to be saved
         self.trail: list[Tensor] | None = None
@@ -145,8 +164,8 @@ class NetworkModel(Model):
 
     def shrink(self, rate: Tensor) -> None:
         """Weight decay, see :class:`Model`."""
-        if self._decay:
-            self.flat[:, : self.n_weights].mul_(1.0 - rate * (self._decay * self._now(self._faded)))
+        if self.settings.weight_decay:
+            self.flat[:, : self.n_weights].mul_(1.0 - rate * (self.settings.weight_decay * self._now(self._faded)))
 
     @property
     def n_taken(self) -> int:
@@ -156,8 +175,8 @@ class NetworkModel(Model):
     def _now(self, of_steps: Tensor) -> Tensor:
         """The number of the next step, of shape (1,)."""
         if self.flat.is_cuda:
-            return of_steps.index_select(0, self._count.clamp(max=self._n_steps))
-        return of_steps[min(self._number, self._n_steps)].view(1)
+            return of_steps.index_select(0, self._count.clamp(max=self.settings.n_steps))
+        return of_steps[min(self._number, self.settings.n_steps)].view(1)
 
     # --- forward ---
 
@@ -200,9 +219,11 @@ class NetworkModel(Model):
         return log_p if self.noise is None else torch.log((log_p.exp() @ self.noise).clamp(min=_tiny(log_p)))
 
     @torch.no_grad()
-    def score_sums(self, features: Features, rows: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
+    def score_sums(self, sample: Sample) -> Tensor:
         """See :class:`Model`; the logits are saved in :attr:`trail` as well, where that is asked for."""
-        logits = torch.cat([self.logits(features, rows[:, part]) for part in self.row_chunks(rows.shape[1])], dim=1)
+        rows, labels, weights = sample.rows, sample.labels, sample.weights
+        parts = self.row_chunks(rows.shape[1])
+        logits = torch.cat([self.logits(sample.features, rows[:, part]) for part in parts], dim=1)
         if self.trail is not None:
             self.trail.append(logits.float().cpu())
         log_q = self._observed(logits)
@@ -213,28 +234,19 @@ class NetworkModel(Model):
     # --- forward and backward ---
 
     @torch.no_grad()
-    def loss_gradient(
-        self,
-        features: Features,
-        rows: Tensor,
-        labels: Tensor,
-        weight: Tensor,
-        gradient: Tensor,
-        *,
-        cleared: bool = False,
-    ) -> tuple[Tensor, Tensor]:
+    def loss_gradient(self, batch: Sample, gradient: Tensor, *, cleared: bool = False) -> tuple[Tensor, Tensor]:
         """See :class:`Model`; the loss is that of smoothed labels, the log-loss that of labels as they are."""
         last = len(self.layers) - 1
         of_weights, of_scale, of_biases, of_mixes = self._split(gradient)
         first = self._first_weight()
-        z, batch = features.product(rows, first, _BIAS * self.biases[0].unsqueeze(1))
+        z, write_gradient = batch.features.product(batch.rows, first, _BIAS * self.biases[0].unsqueeze(1))
         saved: list[tuple[Tensor, Tensor, Tensor, Tensor | None]] = []
         for number in range(last):
             active = functional.selu(z)
             h, mask = torch.lerp(z, active, self._share(number)), self._mask(z, number)
             saved.append((z, active, h if mask is None else h.mul_(mask), mask))
             z = self._layer(number + 1, saved[-1][2])
-        nll, hit, dz = self._loss(z, labels, weight)
+        nll, hit, dz = self._loss(z, batch.labels, batch.weights)
         for number in range(last, 0, -1):
             below, active, h, mask = saved[number - 1]
             root = 1.0 / math.sqrt(self.layers[number][0])
@@ -245,7 +257,7 @@ class NetworkModel(Model):
             torch.sum(active.sub_(below).mul_(dh), 1, out=of_mixes[number - 1]).mul_(_MIX)
             curved = dh * self._share(number - 1)
             dz = torch.ops.aten.elu_backward(curved, *SELU, 1.0, False, below).add_(dh).sub_(curved)
-        batch.gradient(dz, of_weights[0], cleared)
+        write_gradient(dz, of_weights[0], cleared)
         torch.sum(dz, 1, out=of_biases[0]).mul_(_BIAS)
         torch.sum(of_weights[0] * self.weights[0], 2, out=of_scale).mul_(_SCALE * self.units)
         of_weights[0].mul_(((1.0 + _SCALE * self.scale) * self.units).unsqueeze(-1))
@@ -257,15 +269,9 @@ class NetworkModel(Model):
         self._count += n_steps
         self._number += n_steps
 
-    def compile_steps(
-        self,
-        features: Any,
-        state: tuple[np.ndarray, ...],
-        totals: np.ndarray,
-        numbers: tuple[float, float, float],
-        n_rows: int,
-    ) -> Callable[..., None] | None:
+    def compile_steps(self, arrays: StepArrays, penalty: Penalty | None) -> Callable[..., None] | None:
         """See :class:`Model`."""
+        features, state, totals, numbers, n_rows = arrays
         if not isinstance(features, np.ndarray):
             return None
         from legendretron.accelerate.cpu.networks import CompiledNetworks
@@ -279,9 +285,9 @@ class NetworkModel(Model):
             self.units.numpy(),
             None if self.noise is None else self.noise.numpy(),
             self._draw_pool(self.n_runs * n_rows * max(widths[1:])).numpy(),
-            (*numbers, self._smoothing, self._dropout, self._decay),
+            (*numbers, self.settings.label_smoothing, self.settings.dropout, self.settings.weight_decay),
             (_SCALE, _BIAS, _MIX, _STRIDE),
-            lambda: (self._number, self._n_steps),
+            lambda: (self._number, self.settings.n_steps),
             n_rows,
             torch.get_num_threads(),
         )
@@ -296,8 +302,8 @@ class NetworkModel(Model):
         log_p = torch.log_softmax(logits, -1)
         p, hit, n_classes = log_p.exp(), predicted_class(logits) == labels, logits.shape[-1]
         label = labels.unsqueeze(-1)
-        target = torch.full_like(p, self._smoothing / n_classes)
-        target.scatter_(-1, label, 1.0 - self._smoothing * (1.0 - 1.0 / n_classes))
+        target = torch.full_like(p, self.settings.label_smoothing / n_classes)
+        target.scatter_(-1, label, 1.0 - self.settings.label_smoothing * (1.0 - 1.0 / n_classes))
         if self.noise is None:
             nll = -log_p.gather(-1, label).squeeze(-1)
             return nll, hit, p.sub_(target).mul_(weight.unsqueeze(-1))
@@ -313,12 +319,12 @@ class NetworkModel(Model):
         remembered, from step to step.
         """
         size = like.numel()
-        if not self._dropout:
+        if not self.settings.dropout:
             return None
         pool = self._draw_pool(like.shape[0] * like.shape[1] * max(outputs for _, outputs in self.layers))
         key = layer, size, len(pool)
         if key not in self._places:
-            steps = torch.arange(self._n_steps + 1, device=like.device)
+            steps = torch.arange(self.settings.n_steps + 1, device=like.device)
             places = (steps * len(self.layers) + layer) * _STRIDE % (len(pool) - size)
             self._places[key] = places, torch.arange(size, device=like.device)
         places, every = self._places[key]
@@ -329,11 +335,11 @@ class NetworkModel(Model):
 
     def _draw_pool(self, size: int) -> Tensor:
         """Numbers of which masks of up to some size are parts."""
-        if not self._dropout:
+        if not self.settings.dropout:
             return self.flat.new_zeros(1)
         if self._pool is None or len(self._pool) < _TIMES * size:
-            drawn = torch.rand(max(_POOL, _TIMES * size), generator=self._source) >= self._dropout
-            self._pool = drawn.to(self.flat).div_(1.0 - self._dropout)
+            drawn = torch.rand(max(_POOL, _TIMES * size), generator=self._source) >= self.settings.dropout
+            self._pool = drawn.to(self.flat).div_(1.0 - self.settings.dropout)
         return self._pool
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.distributed.tensor import Shard
 
-from legendretron._internal.process_groups import reduce_shards, replicate, split_logsumexp, whole
+from legendretron._internal.process_groups import is_sharded, reduce_shards, replicate, whole
 from legendretron._internal.validation import at_least_single
 from legendretron.links import CanonicalLink, LabelNoise, Link
 from legendretron.nn.link_module import observe
@@ -85,7 +87,7 @@ def _log_proba(link: Link, z: Tensor) -> tuple[Tensor, Tensor]:
 
 def _split_softmax(log_odds: Tensor) -> tuple[Tensor, Tensor]:
     reference = replicate(torch.zeros(1, 1, dtype=log_odds.dtype, device=log_odds.device), log_odds)
-    total = split_logsumexp(log_odds, reference)
+    total = _split_logsumexp(log_odds, reference)
     return log_odds - total, -total
 
 
@@ -96,7 +98,31 @@ def _split_nests(nests: NestedLogSumExp, z: Tensor) -> tuple[Tensor, Tensor]:
     top = reduce_shards(z.detach().amax(-1, keepdim=True)).clamp_min(0.0).unsqueeze(-2)
     logits = mu * (z.unsqueeze(-2) - top) + at_least_single(nests.offsets)  # (n, M, K)
     reference = at_least_single(nests.reference_offset).unsqueeze(-1) - mu * top  # (n, M, 1)
-    total = split_logsumexp(logits, reference)  # (n, M, 1)
+    total = _split_logsumexp(logits, reference)  # (n, M, 1)
     gate = beta / mu * total + nests.gate_bias.unsqueeze(-1)
     log_pi = torch.log_softmax(gate, dim=-2) - total
     return torch.logsumexp(log_pi + logits, dim=-2), torch.logsumexp(log_pi + reference, dim=-2)
+
+
+def _split_logsumexp(logits: Tensor, reference: Tensor) -> Tensor:
+    """Log-sum-exp over classes that may be split and a reference, ``(..., 1)``, the same on all processes."""
+    top = torch.maximum(reduce_shards(logits.detach().amax(-1, keepdim=True)), reference.detach())
+    total = reduce_shards(torch.exp(logits - top).sum(-1, keepdim=True)) + torch.exp(reference - top)
+    found = top + torch.log(total)
+    return _WithSummedGradient.apply(found) if is_sharded(found) else found  # type: ignore[no-untyped-call]
+
+
+class _WithSummedGradient(torch.autograd.Function):
+    """The same, with a gradient that is added up over processes here.
+
+    Each process has a part of it, from its classes. Left to itself, it would be added up only where it meets the classes
+    again: in a message of an entry for each row and class, instead of one for each row.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, tensor: Tensor) -> Tensor:
+        return tensor.view_as(tensor)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        return reduce_shards(gradients[0])

@@ -64,13 +64,6 @@ class Batches(ABC):
     def take(self, most: int) -> Block:
         """The next batches, from one to ``most``."""
 
-    @abstractmethod
-    def first(self) -> tuple[Tensor, Tensor, int]:
-        """Rows and weights (R, m) of the first batch, and its rows on all processes; :meth:`take` returns it again.
-
-        It has two rows at least if there are two.
-        """
-
     def skip(self, n_batches: int) -> None:
         """Skip batches that were trained on before a checkpoint."""
         while n_batches:
@@ -110,13 +103,6 @@ class SampleBatches(Batches):
                 parts.append(torch.arange(length) if one_batch else draw_order(length, generator))
                 drawn += length
             self._drawn[run] = torch.cat(parts)
-
-    def first(self) -> tuple[Tensor, Tensor, int]:
-        """See :class:`Batches`."""
-        m = min([max(self.size, 2), *self._lengths])
-        self._draw(m)
-        places = torch.stack([places[:m] for places in self._drawn]).to(self._weights.device)
-        return self._sample.rows.gather(1, places), self._sample.weights.gather(1, places), m
 
     def take(self, most: int) -> Block:
         """See :class:`Batches`."""
@@ -227,13 +213,9 @@ class _Window:
         while self.ready < least:
             self._advance()
 
-    def look_at(self, n: int) -> Tensor:
-        """Places of the next rows, of those that are ready."""
-        return self._place.start + self._order[:n]
-
     def take(self, n: int) -> Tensor:
-        """Places of the next rows, which are not ready any more then."""
-        places, self._order = self.look_at(n), self._order[n:]
+        """Places of the next rows, of those that are ready."""
+        places, self._order = self._place.start + self._order[:n], self._order[n:]
         self.ready -= n
         return places
 
@@ -361,16 +343,6 @@ class StreamBatches(Batches):
         """Rows of each shard in the next batch."""
         step = self._step if self.endless else self._step % self.n_steps
         return [self._count_used(shard, step + 1) - self._count_used(shard, step) for shard in range(len(self._sizes))]
-
-    def first(self) -> tuple[Tensor, Tensor, int]:
-        """See :class:`Batches`."""
-        wanted = self._next_rows()
-        if len(wanted) == 1:
-            wanted = [min(max(wanted[0], 2), self.n_rows)]
-        for shard, window in self._windows.items():
-            window.prepare(wanted[shard])
-        places = torch.cat([window.look_at(wanted[shard]) for shard, window in self._windows.items()])
-        return places[None].to(self._device), self._weights[places][None].to(self._device), sum(wanted)
 
     def take(self, most: int) -> Block:
         """See :class:`Batches`."""

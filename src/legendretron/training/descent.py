@@ -19,6 +19,10 @@ _MEMORY = 10
 _SINGLE_FROM = 100_000
 
 
+#: See :func:`descend`.
+AfterIteration = Callable[[int, Tensor, Tensor, Tensor], Tensor | None]
+
+
 class _Metric(Protocol):
     """Finds directions from gradients: L-BFGS, or Newton's method."""
 
@@ -42,7 +46,7 @@ def descend(
     *,
     tol: float,
     max_iter: int,
-    after_iteration: Callable[[int, Tensor], None] | None = None,
+    after_iteration: AfterIteration | None = None,
 ) -> Descent:
     """Minimize the objective of every run.
 
@@ -57,7 +61,8 @@ def descend(
     tol, max_iter
         Largest entry of the gradient that counts as zero, and most iterations.
     after_iteration : callable, optional
-        Called with the number of the iteration and the objective of each run.
+        Called with the number of the iteration, the parameters, the objective of each run, and which runs have taken part in
+        it; may return which runs are to end.
     """
     value, gradient = objective(x)
     active = gradient.abs().amax(1) > tol
@@ -94,9 +99,10 @@ def descend(
         metric.update(new_x - x, new_gradient - gradient)
         x, value, gradient = new_x, new_value, new_gradient
         n_iter += active
+        ended = None if after_iteration is None else after_iteration(iteration, x, value, active)
+        if ended is not None:
+            stuck |= ended
         active = (gradient.abs().amax(1) > tol) & ~stuck
-        if after_iteration is not None:
-            after_iteration(iteration, value)
     return Descent(x, gradient, n_iter)
 
 

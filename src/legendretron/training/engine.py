@@ -111,9 +111,6 @@ def train_batches(
             state.optimizer.load(moments)
         if state.resume():
             batches.skip(state.step)
-        elif model.link.needs_batch:
-            rows, weights, n_rows = batches.first()
-            model.initialize_link(batches.features, rows, weights, n_rows, across_ranks=layout.n_processes > 1)
         schedule = Schedule(settings, batches.n_steps)
         fit_loop(state, batches, schedule, show_rows)
         return state.finish()
@@ -131,6 +128,8 @@ def fit_loop(state: TrainingState, batches: Batches, schedule: Schedule, show_ro
         while state.epoch < schedule.n_epochs and not bool(state.stopped.all()):
             while (left := schedule.end(state.epoch) - state.step) > 0:
                 block = batches.take(state.limit_steps(left))
+                if state.step == 0 and state.model.link.needs_batch:
+                    _initialize_link(state, batches.features, block)
                 rates = state.rates(schedule.factors(state.epoch, state.step, len(block.rows)))
                 steps.find(batches.features, block).take_all(*block[:3], rates)
                 n_rows += len(block.rows) * block.n_rows
@@ -140,6 +139,14 @@ def fit_loop(state: TrainingState, batches: Batches, schedule: Schedule, show_ro
             progress.update(state.step if by_step else state.epoch, *losses)
             if state.store is not None and state.epoch % settings.checkpoint_every == 0:
                 state.save()
+
+
+def _initialize_link(state: TrainingState, features: Features, block: Block) -> None:
+    """Initialize what depends on a first batch, of two rows at least."""
+    count = 1 if block.n_rows > 1 else min(2, len(block.rows))
+    rows, labels, weights = (part[:count].transpose(0, 1).flatten(1) for part in block[:3])
+    batch, across_ranks = Sample(features, rows, labels, weights), state.layout.n_processes > 1
+    state.model.initialize_link(batch, count * block.n_rows, across_ranks=across_ranks)
 
 
 class _Steps:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -22,14 +23,19 @@ _CHUNK_ENTRIES = 2**22
 _BLOCK, _FEWEST, _MOST = 2**16, 256, 4096
 
 
+#: From ``dz`` of shape (R, n, K), ``out`` of shape (R, d, K), and whether that is zero, which saves time where contributions
+#: are added up in place: writes the cotangent of the weight, ``X[rows]^T dz``, into ``out``.
+WriteGradient = Callable[[Tensor, Tensor, bool], None]
+
+
 class Features(Protocol):
     """``N`` rows of ``d`` features, from which each run takes its own rows."""
 
     n_rows: int
     n_features: int
 
-    def product(self, rows: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Batch]:
-        """``X[rows] @ weight + bias``, and the batch for :meth:`Batch.gradient`.
+    def product(self, rows: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, WriteGradient]:
+        """``X[rows] @ weight + bias``, and a function that writes the gradient of the weight.
 
         Shapes ``(R, n), (R, d, K), (R, 1, K) -> (R, n, K)``.
         """
@@ -56,25 +62,6 @@ class Features(Protocol):
         ...
 
 
-class Batch(Protocol):
-    """Rows that went into a product."""
-
-    def gradient(self, dz: Tensor, out: Tensor, cleared: bool = False) -> None:
-        """Write the cotangent of the weight, ``X[rows]^T dz``, into ``out`` of shape (R, d, K).
-
-        ``cleared`` says that ``out`` is zero, which saves time where contributions are added up in place.
-        """
-        ...
-
-
-class _DenseBatch:
-    def __init__(self, x: Tensor) -> None:
-        self.x = x
-
-    def gradient(self, dz: Tensor, out: Tensor, cleared: bool = False) -> None:
-        torch.bmm(self.x.mT, dz, out=out)
-
-
 class DenseFeatures:
     """A dense matrix of shape (N, d)."""
 
@@ -82,10 +69,14 @@ class DenseFeatures:
         self.x = x
         self.n_rows, self.n_features = x.shape
 
-    def product(self, rows: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, _DenseBatch]:
+    def product(self, rows: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, WriteGradient]:
         """See :class:`Features`."""
         x = self.x.index_select(0, rows.reshape(-1)).view(*rows.shape, self.n_features)
-        return torch.baddbmm(bias, x, weight), _DenseBatch(x)
+
+        def write_gradient(dz: Tensor, out: Tensor, cleared: bool) -> None:
+            torch.bmm(x.mT, dz, out=out)
+
+        return torch.baddbmm(bias, x, weight), write_gradient
 
     def single(self) -> DenseFeatures:
         """See :class:`Features`."""
@@ -109,37 +100,6 @@ class DenseFeatures:
     def add_transposed(self, block: slice, matrix: Tensor, out: Tensor, compiled: bool) -> None:
         """See :class:`Features`."""
         out.addmm_(self.x[block].mT, matrix)
-
-
-class _SparseBatch:
-    def __init__(self, positions: Tensor, values: Tensor, owners: Tensor) -> None:
-        self.positions, self.values, self.owners = positions, values, owners
-
-    def gradient(self, dz: Tensor, out: Tensor, cleared: bool = False) -> None:
-        runs, features, k = out.shape
-        flat = torch.zeros(runs * features, k, dtype=dz.dtype, device=dz.device)
-        rows = dz.reshape(-1, k)
-        step = max(1, _CHUNK_ENTRIES // k)
-        for start in range(0, self.positions.numel(), step):
-            part = slice(start, start + step)
-            contributions = self.values[part].unsqueeze(-1) * rows.index_select(0, self.owners[part])
-            flat.index_add_(0, self.positions[part], contributions)
-        out.copy_(flat.view(runs, features, k))
-
-
-class _KernelBatch:
-    """Rows of a sparse matrix, which the kernels read once more."""
-
-    def __init__(self, features: SparseFeatures, rows: Tensor) -> None:
-        self.features, self.rows = features, rows
-
-    def gradient(self, dz: Tensor, out: Tensor, cleared: bool = False) -> None:
-        from legendretron.accelerate.cuda.training import sparse_gradient
-
-        if not cleared:
-            out.zero_()
-        features = self.features
-        sparse_gradient(features.starts, features.columns, features.values, self.rows, dz, out)
 
 
 class SparseFeatures:
@@ -166,13 +126,23 @@ class SparseFeatures:
         # kernels add up gradients in any order, as plain operations do on CUDA unless they must be deterministic
         return kernels_apply(like) and not torch.are_deterministic_algorithms_enabled()
 
-    def product(self, rows: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Batch]:
+    def product(self, rows: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, WriteGradient]:
         """See :class:`Features`."""
-        if self.by_kernels(weight):
-            from legendretron.accelerate.cuda.training import sparse_product
+        return (self._kernel_product if self.by_kernels(weight) else self._plain_product)(rows, weight, bias)
 
-            z = sparse_product(self.starts, self.columns, self.values, rows, weight, bias)
-            return z, _KernelBatch(self, rows)
+    def _kernel_product(self, rows: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, WriteGradient]:
+        from legendretron.accelerate.cuda.training import sparse_gradient, sparse_product
+
+        matrix = self.starts, self.columns, self.values
+
+        def write_gradient(dz: Tensor, out: Tensor, cleared: bool) -> None:
+            if not cleared:
+                out.zero_()
+            sparse_gradient(*matrix, rows, dz, out)
+
+        return sparse_product(*matrix, rows, weight, bias), write_gradient
+
+    def _plain_product(self, rows: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, WriteGradient]:
         flat = rows.reshape(-1)
         first = self.starts.index_select(0, flat)
         length = self.starts.index_select(0, flat + 1) - first
@@ -187,7 +157,18 @@ class SparseFeatures:
         z = torch.nn.functional.embedding_bag(
             positions, weight.reshape(-1, k), offsets, mode="sum", per_sample_weights=values
         )
-        return z.view(*rows.shape, k) + bias, _SparseBatch(positions, values, owners)
+
+        def write_gradient(dz: Tensor, out: Tensor, cleared: bool) -> None:
+            total = torch.zeros(out.shape[0] * out.shape[1], k, dtype=dz.dtype, device=dz.device)
+            rows = dz.reshape(-1, k)
+            step = max(1, _CHUNK_ENTRIES // k)
+            for start in range(0, positions.numel(), step):
+                part = slice(start, start + step)
+                contributions = values[part].unsqueeze(-1) * rows.index_select(0, owners[part])
+                total.index_add_(0, positions[part], contributions)
+            out.copy_(total.view(out.shape))
+
+        return z.view(*rows.shape, k) + bias, write_gradient
 
     # --- all rows ---
 

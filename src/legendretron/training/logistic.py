@@ -17,7 +17,7 @@ and has the gradient :math:`p(z) - e_y`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
@@ -25,7 +25,7 @@ from torch import Tensor
 
 from legendretron.links import Link
 from legendretron.simplex import log_softmax_plus, predicted_class
-from legendretron.training.descent import LBFGS, descend
+from legendretron.training.descent import LBFGS, AfterIteration, descend
 from legendretron.training.features import DenseFeatures, Features
 from legendretron.training.logistic_newton import Newton, Whitened
 from legendretron.training.logistic_objective import Objective
@@ -74,7 +74,7 @@ def fit_logistic(
     link: Link | None = None,
     tol: float = 1e-4,
     max_iter: int = 500,
-    after_iteration: Callable[[int, Tensor], None] | None = None,
+    after_iteration: AfterIteration | None = None,
 ) -> Logistic:
     r"""Minimize :math:`-\sum_i w_{ri} \log p_{y_i}(x_i) + \tfrac{\alpha_r}{2} |W_r|^2` for all runs ``r``.
 

@@ -6,19 +6,35 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from legendretron._internal.chunks import chunks
+from legendretron.accelerate.forms import link_form
 from legendretron.accelerate.steps import NLLStep, nll_step
 from legendretron.links import Link, stack_runs, take_run
 from legendretron.simplex import predicted_class
 from legendretron.training.features import Features
+from legendretron.training.problem import Sample
+from legendretron.training.threads import thread_count
+
+if TYPE_CHECKING:
+    from legendretron.training.penalty import Penalty
 
 __all__ = ["LinearModel", "Model"]
+
+
+class StepArrays(NamedTuple):
+    """Memory that compiled steps work on, and what else they need."""
+
+    features: np.ndarray | tuple[np.ndarray, ...] | None  #: None if they are of another kind or precision
+    state: tuple[np.ndarray, ...]  #: parameters, moments of Adam and their count
+    totals: np.ndarray  #: sums of losses and of hits
+    numbers: tuple[float, float, float]  #: decay of the moments, and what keeps their root from 0
+    n_rows: int  #: of a batch
 
 
 class Model(ABC):
@@ -53,16 +69,11 @@ class Model(ABC):
         """Rows to take at once of ``n`` of every run."""
         return chunks(n, self.n_runs * (self.n_outputs + 1))
 
-    def initialize_link(  # noqa: B027
-        self,
-        features: Features,
-        rows: Tensor,
-        weights: Tensor,
-        n_rows: int | None = None,
-        *,
-        across_ranks: bool = False,
-    ) -> None:
-        """Initialize what depends on a first batch, rows ``(R, n)`` with their weights, if something does."""
+    def initialize_link(self, batch: Sample, n_rows: int, *, across_ranks: bool = False) -> None:  # noqa: B027
+        """Initialize what depends on a first batch, if something does.
+
+        With ``across_ranks`` it holds the rows of this process, of ``n_rows`` on all.
+        """
 
     def mutable_tensors(self) -> list[Tensor]:
         """What a step changes beside the parameters."""
@@ -74,32 +85,12 @@ class Model(ABC):
     def advance(self, n_steps: int) -> None:  # noqa: B027
         """Count steps that compiled code has taken."""
 
-    def compile_steps(
-        self,
-        features: Any,
-        state: tuple[np.ndarray, ...],
-        totals: np.ndarray,
-        numbers: tuple[float, float, float],
-        n_rows: int,
-    ) -> Callable[..., None] | None:
-        """Return a function of rows, labels, weights and rates that takes steps on the CPU; None if there is none.
-
-        Arguments are as for :class:`~legendretron.accelerate.cpu.training.CompiledTraining`; features that it does not
-        take are None.
-        """
+    def compile_steps(self, arrays: StepArrays, penalty: Penalty | None) -> Callable[..., None] | None:
+        """Return a function of rows, labels, weights and rates that takes steps on the CPU; None if there is none."""
         return None
 
     @abstractmethod
-    def loss_gradient(
-        self,
-        features: Features,
-        rows: Tensor,
-        labels: Tensor,
-        weight: Tensor,
-        gradient: Tensor,
-        *,
-        cleared: bool = False,
-    ) -> tuple[Tensor, Tensor]:
+    def loss_gradient(self, batch: Sample, gradient: Tensor, *, cleared: bool = False) -> tuple[Tensor, Tensor]:
         """Write the gradient of ``sum_i weight_i * loss_i`` into a matrix like :attr:`flat`; ``cleared`` if it is zero now.
 
         Returns each row's log-loss, and whether its label is the likeliest class, both of shape (R, n).
@@ -110,11 +101,11 @@ class Model(ABC):
         """Log-probabilities of rows ``(R, n)`` of the features: ``(R, n, C)``."""
 
     @torch.no_grad()
-    def score_sums(self, features: Features, rows: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
+    def score_sums(self, sample: Sample) -> Tensor:
         """Weighted sums of log-losses and of hits, and the sum of the weights, of each run: shape (3, R)."""
-        picked, hits = [], []
-        for part in self.row_chunks(rows.shape[1]):
-            log_p, observed = self.log_proba(features, rows[:, part]), labels[:, part]
+        picked, hits, weights = [], [], sample.weights
+        for part in self.row_chunks(sample.rows.shape[1]):
+            log_p, observed = self.log_proba(sample.features, sample.rows[:, part]), sample.labels[:, part]
             picked.append(torch.gather(log_p, -1, observed.unsqueeze(-1)).squeeze(-1))
             hits.append(predicted_class(log_p) == observed)
         if not picked:
@@ -122,9 +113,9 @@ class Model(ABC):
         loss, hit = -(torch.cat(picked, dim=1) * weights).sum(-1), (torch.cat(hits, dim=1) * weights).sum(-1)
         return torch.stack([loss, hit, weights.sum(-1)])
 
-    def evaluate(self, features: Features, rows: Tensor, labels: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+    def evaluate(self, sample: Sample) -> tuple[Tensor, Tensor]:
         """Weighted mean log-loss and accuracy of each run: two tensors of shape (R,)."""
-        loss, hits, total = self.score_sums(features, rows, labels, weights)
+        loss, hits, total = self.score_sums(sample)
         return loss / total, hits / total
 
 
@@ -169,24 +160,13 @@ class LinearModel(Model):
         return self.sizes[0] + self.sizes[1]
 
     @torch.no_grad()
-    def initialize_link(
-        self,
-        features: Features,
-        rows: Tensor,
-        weights: Tensor,
-        n_rows: int | None = None,
-        *,
-        across_ranks: bool = False,
-    ) -> None:
-        """See :class:`Model`; a single row changes nothing.
-
-        With ``across_ranks`` these are the rows of this process, of ``n_rows`` on all.
-        """
-        if (rows.shape[1] if n_rows is None else n_rows) < 2:
+    def initialize_link(self, batch: Sample, n_rows: int, *, across_ranks: bool = False) -> None:
+        """See :class:`Model`; a single row changes nothing."""
+        if n_rows < 2:
             self.link.keep_start()  # no variance to take; initialized later, it would undo what has been trained until then
             return
-        z, _ = features.product(rows, self.weight, self.bias.unsqueeze(1))
-        self.link.initialize(z, weights, across_ranks=across_ranks)
+        z, _ = batch.features.product(batch.rows, self.weight, self.bias.unsqueeze(1))
+        self.link.initialize(z, batch.weights, across_ranks=across_ranks)
 
     @cached_property
     def nll_step(self) -> NLLStep:
@@ -194,24 +174,31 @@ class LinearModel(Model):
         return nll_step(self.link, self.flat)
 
     @torch.no_grad()
-    def loss_gradient(
-        self,
-        features: Features,
-        rows: Tensor,
-        labels: Tensor,
-        weight: Tensor,
-        gradient: Tensor,
-        *,
-        cleared: bool = False,
-    ) -> tuple[Tensor, Tensor]:
+    def loss_gradient(self, batch: Sample, gradient: Tensor, *, cleared: bool = False) -> tuple[Tensor, Tensor]:
         """See :class:`Model`."""
-        z, batch = features.product(rows, self.weight, self.bias.unsqueeze(1))
-        nll, hit, dz, of_link = self.nll_step(z, labels, weight)
+        z, write_gradient = batch.features.product(batch.rows, self.weight, self.bias.unsqueeze(1))
+        nll, hit, dz, of_link = self.nll_step(z, batch.labels, batch.weights)
         runs, n_weights = self.n_runs, self.n_weights
-        batch.gradient(dz, gradient[:, :n_weights].view(runs, self.n_features, self.n_outputs), cleared)
+        write_gradient(dz, gradient[:, :n_weights].view(runs, self.n_features, self.n_outputs), cleared)
         rest = [dz.sum(1), *(part.reshape(runs, -1) for part in of_link)]
         gradient[:, n_weights:] = torch.cat(rest, dim=1) if of_link else rest[0]
         return nll, hit
+
+    def compile_steps(self, arrays: StepArrays, penalty: Penalty | None) -> Callable[..., None] | None:
+        """See :class:`Model`."""
+        form, features = link_form(self.link), arrays.features
+        if form is None or features is None or penalty is None:
+            return None
+        # compiled steps use one thread: plain operations are faster where a product with W is worth several
+        product = 2.0 * arrays.n_rows * self.n_features * self.n_outputs
+        if isinstance(features, np.ndarray) and thread_count(product, torch.get_num_threads()) > 1:
+            return None
+        from legendretron.accelerate.cpu.training import CompiledTraining
+
+        strengths = penalty.strengths.contiguous(), penalty.shared_strength().to(self.flat), penalty.center
+        of_penalty = tuple(tensor.numpy() for tensor in strengths)
+        _, state, totals, numbers, n_rows = arrays
+        return CompiledTraining(features, state, totals, of_penalty, form, n_rows, numbers)
 
     @torch.no_grad()
     def log_proba(self, features: Features, rows: Tensor) -> Tensor:

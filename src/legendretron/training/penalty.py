@@ -47,15 +47,16 @@ class Penalty:
         self.n_free = _count_free(model)
         self._in_use = self.strengths if sum(model.sizes) - self.n_free > model.n_linear else self.strengths[:, :2]
         self.active = bool((self._in_use != 0).any())
-        self._center = _find_center(model) if centred else None
+        #: Where the penalty on the link's parameters vanishes, in their order, without the free ones; empty if at 0.
+        self.center = _find_center(model, self.n_free) if centred else model.flat.new_zeros(0)
 
     @classmethod
-    def from_settings(cls, model: LinearModel, settings: TrainingSettings, runs: slice = slice(None)) -> Self:
-        """The penalty that the settings ask for, of some of their runs."""
+    def from_settings(cls, model: LinearModel, settings: TrainingSettings) -> Self:
+        """The penalty that the settings ask for."""
         return cls(
             model,
-            settings.alpha[runs].to(model.flat),
-            settings.link_alpha[runs].to(model.flat),
+            settings.alpha.to(model.flat),
+            settings.link_alpha.to(model.flat),
             intercept=settings.penalize_intercept,
             symmetric=settings.symmetric,
             centred=settings.centred,
@@ -84,18 +85,6 @@ class Penalty:
         """Factor on the sum of the weights of a feature in :meth:`shared_gradient`, shape (R,); 0 if not ``symmetric``."""
         return self.alpha / (self.model.n_outputs + 1) if self.symmetric else torch.zeros_like(self.alpha)
 
-    def center_of_link(self) -> Tensor:
-        """Where the penalty on the link's parameters vanishes, in their order in ``model.flat``, without the free ones.
-
-        Empty if that is 0 for all of them.
-        """
-        n_linear = self.model.n_linear
-        if self._center is None:
-            return self.model.flat.new_zeros(0)
-        centre = self.model.flat.new_zeros(self.model.flat.shape[1] - n_linear - self.n_free)
-        centre[self._center[0] - n_linear] = self._center[1]
-        return centre
-
     def add_gradient(self, gradient: Tensor) -> None:
         """Add the penalty's gradient to one of the same layout as ``model.flat``."""
         if not self.active:
@@ -110,10 +99,13 @@ class Penalty:
             self.model.views(gradient)[0].sub_(shared.unsqueeze(-1))
 
     def add_center(self, gradient: Tensor) -> None:
-        """Add what the center changes in the penalty's gradient: a few columns, where it is not 0."""
-        if self._center is not None:
-            columns, centre = self._center
-            gradient.index_add_(1, columns, self.strengths[:, 2:] * centre, alpha=-1.0)
+        """Add what the center changes in the penalty's gradient."""
+        if len(self.center):
+            self._of_link(gradient).sub_(self.strengths[:, 2:] * self.center)
+
+    def _of_link(self, flat: Tensor) -> Tensor:
+        """Columns of the link's penalized parameters, in a matrix like ``model.flat``."""
+        return flat[:, self.model.n_linear : flat.shape[1] - self.n_free]
 
     def spare_free(self, gradient: Tensor) -> None:
         """Subtract what code that penalizes all parameters alike will add to the gradients of the free ones."""
@@ -124,9 +116,8 @@ class Penalty:
     def value(self) -> Tensor:
         """The penalty of each run, shape (R,)."""
         value = 0.5 * (self.strength * self.model.flat.square()).sum(1)
-        if self._center is not None:
-            columns, centre = self._center
-            away = centre * (centre - 2.0 * self.model.flat[:, columns])
+        if len(self.center):
+            away = self.center * (self.center - 2.0 * self._of_link(self.model.flat))
             value = value + 0.5 * self.strengths[:, 2] * away.sum(1)
         if self.symmetric:
             shared = self.model.weight.sum(-1).square().sum(-1) / (self.model.n_outputs + 1)
@@ -141,17 +132,11 @@ def _count_free(model: LinearModel) -> int:
     return sum(model.sizes[2 + len(names) - len(free) :])
 
 
-def _find_center(model: LinearModel) -> tuple[Tensor, Tensor] | None:
-    """Columns of ``model.flat`` where the center of the link's penalty is not 0, and its values there."""
-    centre, start = model.link.penalty_centre(), model.n_linear
-    columns: list[int] = []
-    values: list[float] = []
-    for (name, _), size in zip(model.link.named_parameters(), model.sizes[2:], strict=True):
-        if name in centre:
-            columns += range(start, start + size)
-            values += [centre[name]] * size
-        start += size
-    if not columns:
-        return None
-    like = model.flat
-    return torch.tensor(columns, device=like.device), torch.tensor(values, dtype=like.dtype, device=like.device)
+def _find_center(model: LinearModel, n_free: int) -> Tensor:
+    """Values of the link's parameters at which a centered penalty vanishes; empty if all are 0."""
+    centre = model.link.penalty_centre()
+    if not centre:
+        return model.flat.new_zeros(0)
+    parameters = zip(model.link.named_parameters(), model.sizes[2:], strict=True)
+    values = torch.cat([model.flat.new_full((size,), centre.get(name, 0.0)) for (name, _), size in parameters])
+    return values[: len(values) - n_free]

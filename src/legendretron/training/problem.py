@@ -55,16 +55,15 @@ class Sample:
         lengths = torch.tensor(self.lengths or [relative.shape[1]]).to(relative).unsqueeze(1)
         return relative * (lengths / relative.sum(1, keepdim=True))
 
+    def select(self, columns: slice) -> Sample:
+        """Some of the rows of every run."""
+        rows, labels, weights = (part[:, columns] for part in (self.rows, self.labels, self.weights))
+        return Sample(self.features, rows, labels, weights)
+
     def class_weight(self, n_classes: int) -> Tensor:
         """Sum of the weights of each class's rows, shape (R, C)."""
         total = torch.zeros(len(self.labels), n_classes, dtype=torch.float64, device=self.labels.device)
         return total.scatter_add_(1, self.labels, self.weights.double())
-
-    def select_run(self, run: int) -> Sample:
-        """Return the sample of one run, with a run axis of size 1."""
-        rows = slice(None) if self.lengths is None else slice(0, self.lengths[run])
-        row_numbers, labels, weights = (part[run : run + 1, rows] for part in (self.rows, self.labels, self.weights))
-        return Sample(self.features, row_numbers, labels, weights, self.normalize)
 
 
 @dataclass(frozen=True)

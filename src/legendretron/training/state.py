@@ -164,8 +164,7 @@ class TrainingState:
         self._check_finite(train_loss)
         validation_loss = torch.full_like(train_loss, torch.nan)
         if (held_out := self.validation) is not None:
-            sums = self.model.score_sums(held_out.features, held_out.rows, held_out.labels, held_out.weights)
-            loss, hits, total = self.layout.sum_over_rows(sums)
+            loss, hits, total = self.layout.sum_over_rows(self.model.score_sums(held_out))
             validation_loss, accuracy = loss / total, hits / total
             self._keep_best(validation_loss)
         self.history.append(

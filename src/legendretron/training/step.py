@@ -16,9 +16,9 @@ from legendretron.accelerate.support import compiled_applies, kernels_apply
 from legendretron.training.adam import Adam
 from legendretron.training.features import DenseFeatures, Features, SparseFeatures
 from legendretron.training.layout import Layout
-from legendretron.training.model import LinearModel, Model
+from legendretron.training.model import LinearModel, Model, StepArrays
 from legendretron.training.penalty import Penalty
-from legendretron.training.threads import thread_count
+from legendretron.training.problem import Sample
 
 if TYPE_CHECKING:
     from legendretron.accelerate.cuda.training import LinkStep
@@ -64,11 +64,12 @@ class Step:
         model, gradient = self.model, self.gradient
         if self.kernels is not None:
             assert isinstance(model, LinearModel)
-            z, batch = self.features.product(rows, model.weight, model.bias.unsqueeze(1))
+            z, write_gradient = self.features.product(rows, model.weight, model.bias.unsqueeze(1))
             dz = self.kernels(z, labels, weight, gradient, self.totals)
-            batch.gradient(dz, model.views(gradient)[0], self.clear)
+            write_gradient(dz, model.views(gradient)[0], self.clear)
         elif rows.shape[1]:
-            nll, hit = model.loss_gradient(self.features, rows, labels, weight, gradient, cleared=self.clear)
+            batch = Sample(self.features, rows, labels, weight)
+            nll, hit = model.loss_gradient(batch, gradient, cleared=self.clear)
             self.totals[0].add_((nll * weight).sum(-1), alpha=self.n_rows)
             self.totals[1].add_((hit * weight).sum(-1), alpha=self.n_rows)
         else:
@@ -241,24 +242,11 @@ def _compile_step(step: Step) -> CompiledStep | None:
     model, flat, optimizer = step.model, step.model.flat, step.optimizer
     if not compiled_applies(flat) or any(t.dtype != flat.dtype for t in (step.rate, step.totals)):
         return None
-    features = _get_arrays(step.features, flat.dtype)
     state = tuple(t.numpy() for t in (flat, optimizer.first, optimizer.second, optimizer.count.view(1)))
-    numbers, totals = (*optimizer.betas, optimizer.eps), step.totals.numpy()
-    if not isinstance(model, LinearModel):
-        train = model.compile_steps(features, state, totals, numbers, step.n_rows)
-        return None if train is None else CompiledStep(step, train)
-    # compiled steps use one thread: plain operations are faster where a product with W is worth several
-    product = 2.0 * step.n_rows * model.n_features * model.n_outputs
-    if isinstance(step.features, DenseFeatures) and thread_count(product, torch.get_num_threads()) > 1:
-        return None
-    form, penalty = link_form(model.link), step.penalty
-    if form is None or features is None or penalty is None:
-        return None
-    from legendretron.accelerate.cpu.training import CompiledTraining
-
-    strengths = penalty.strengths.contiguous(), penalty.shared_strength().to(flat), penalty.center_of_link()
-    of_penalty = tuple(tensor.numpy() for tensor in strengths)
-    return CompiledStep(step, CompiledTraining(features, state, totals, of_penalty, form, step.n_rows, numbers))
+    numbers = (*optimizer.betas, optimizer.eps)
+    arrays = StepArrays(_get_arrays(step.features, flat.dtype), state, step.totals.numpy(), numbers, step.n_rows)
+    train = model.compile_steps(arrays, step.penalty)
+    return None if train is None else CompiledStep(step, train)
 
 
 AnyStep = Step | CapturedStep | CompiledStep
