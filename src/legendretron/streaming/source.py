@@ -15,6 +15,7 @@ import scipy.sparse
 
 from legendretron._internal.labels import missing_labels
 from legendretron._internal.parameters import spell
+from legendretron.streaming.moments import Moments
 
 
 class LabeledSource:
@@ -72,6 +73,7 @@ class Batch:
     row_numbers: np.ndarray  #: (n,), int64
     origin: str = ""  #: where the rows come from, for messages, such as a file and its row group
     faults: Mapping[int, str] = field(default_factory=dict)  #: what is wrong with rows, and where they stand, by number
+    moments: Moments | None = None  #: of the features, with equal weights, if they are known: then all are finite
 
     def __len__(self) -> int:
         return len(self.row_numbers)
@@ -84,6 +86,7 @@ class Batch:
             y=None if self.y is None else self.y[rows],
             weight=None if self.weight is None else self.weight[rows],
             row_numbers=self.row_numbers[rows],
+            moments=None,
         )
 
 
@@ -287,7 +290,7 @@ class RowCheck:
             self._n_features = d
         if d != self._n_features:
             raise ValueError(f"{_place(batch)}has {d} features, but batches before it have {self._n_features}.")
-        bad = ~_finite_rows(batch.X)
+        bad = np.zeros(len(batch), dtype=bool) if batch.moments is not None else ~_finite_rows(batch.X)
         if batch.y is not None:
             bad |= missing_labels(batch.y)
         if batch.weight is not None:
