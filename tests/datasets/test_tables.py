@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from legendretron.datasets.table_files import Wanted, read_frames
 from legendretron.datasets.tables import has_only_numbers, read_columns, read_table
 from legendretron.datasets.text_file import TextFile
 from legendretron.datasets.text_form import TextOptions
@@ -238,6 +239,23 @@ def test_windows(tmp_path):
     assert read_table(path, "y", text=TextOptions(encoding="cp1252")).y.tolist() == ["é", "€"]
     with pytest.raises(ValueError, match=r"is not text in utf-8 .byte 0xe9.; give its encoding, such as encoding="):
         read_table(path, "y", text=TextOptions(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("rows", [None, 1000])
+def test_windows_after_many_letters_of_ascii(tmp_path, rows):
+    """What has been read by then is kept."""
+    names = ["plain"] * 40_000 + ["caf\xe9", "\u20ac"]
+    path = tmp_path / "t.csv"
+    path.write_bytes("".join(["a,y\n", *(f"{row},{name}\n" for row, name in enumerate(names))]).encode("cp1252"))
+    with pytest.warns(UserWarning, match=r"not UTF-8 text .byte 0xe9. and was read as Windows-1252") as caught:
+        read = list(read_frames(path, "csv", Wanted("y"), rows))
+    assert len(caught) == 1
+    frame = pd.concat([part.frame for part in read], ignore_index=True)
+    assert frame["y"].tolist() == names
+    assert frame["a"].tolist() == list(range(len(names)))
+    assert read[-1].form.encoding == "cp1252"
+    with pytest.raises(ValueError, match="is not text in utf-8"):
+        list(read_frames(path, "csv", Wanted("y", text=TextOptions(encoding="utf-8")), rows))
 
 
 def test_options_override_guesses(tmp_path):

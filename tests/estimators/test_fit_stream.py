@@ -375,7 +375,7 @@ def test_sources_must_not_change(table):
         ([(X, np.where(np.arange(N) == 9, "four", y))], "batch 1 of the source: the label 'four' was not seen"),
         (
             [(np.where(X[8, 2] == X, np.nan, X), y)],
-            r"batch 1 of the source: feature 2 holds a missing value .* in row 8",
+            r"batch 1 of the source, row 8 .from 0.: feature 2 holds a missing value",
         ),
     ):
         with pytest.raises(ValueError, match=message):
@@ -389,7 +389,7 @@ def test_bad_rows_are_counted_and_left_out(table):
     good = np.setdiff1d(np.arange(N), [5, 80, 400])
     with pytest.raises(ValueError, match="feature 3 holds a missing value"):
         legendretron().fit_stream((broken, y))
-    with pytest.raises(ValueError, match=r"feature 0 holds an infinite value in row 400 .* got 2"):
+    with pytest.raises(ValueError, match=r"row 400 .from 0.: feature 0 holds an infinite value.* got 2"):
         legendretron().fit_stream((broken, y), skip_bad_rows=2)
     model = legendretron(max_epochs=2).fit_stream(pieces(broken, y, weight), skip_bad_rows=3)
     assert model.n_skipped_rows_ == 3

@@ -122,7 +122,7 @@ def test_a_folder_that_cannot_be_written_to(folder, table, monkeypatch):
     def full(*args, **how):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("pickle.dump", full)
+    monkeypatch.setattr("legendretron.streaming.spool._write", full)
     with pytest.raises(ValueError, match=r"is full, .*LEGENDRETRON_SPOOL"):
         source_of(paths[0], target="y")
     assert os.listdir(folder) == []

@@ -40,11 +40,9 @@ from legendretron.cli.summaries import (
     write_tuning,
 )
 from legendretron.cli.terminal import Terminal, grid
-from legendretron.datasets.streams import forms_of
 from legendretron.datasets.table_files import header_of
-from legendretron.datasets.tables import Table, TableParts, as_numbers, check_finite, has_only_numbers, read_columns
-from legendretron.datasets.text_file import OtherEncodingError
-from legendretron.datasets.text_form import FALLBACK_ENCODING, TextForm
+from legendretron.datasets.tables import Table, as_numbers, check_finite, has_only_numbers, read_columns
+from legendretron.datasets.text_form import TextForm
 from legendretron.estimators import (
     LegendreNetClassifier,
     LegendreTronClassifier,
@@ -107,8 +105,9 @@ def fit(terminal: Terminal, options: FitOptions) -> None:
         if in_memory:
             raise wrong("--model", "networks are fitted to tables in memory; give --model linear.")
         began = time.perf_counter()
-        options, scores, encoder = _fit_stream(terminal, options, estimator, parts)
-        forms = forms_of(parts, options.text)
+        scores, encoder, forms = fit_in_batches(
+            terminal, options, estimator, parts, lambda classes: _set_noise(estimator, classes, options)
+        )
         _finish(terminal, options, estimator, encoder, scores, forms, time.perf_counter() - began)
         return
     if options.skip_bad_rows:
@@ -133,22 +132,6 @@ def fit(terminal: Terminal, options: FitOptions) -> None:
         scores = scores._replace(log_loss=_soft_loss(estimator, table), leading_share=leading)
     forms = [] if table.form is None else [table.form]
     _finish(terminal, options, estimator, encoder, scores, forms, seconds, compared)
-
-
-def _fit_stream(
-    terminal: Terminal, options: FitOptions, estimator: LinearLinkClassifier, parts: TableParts
-) -> tuple[FitOptions, FitScores, TableEncoder | None]:
-    """Fit to a table that is read in batches; text that turns out not to be UTF-8 is read again in another encoding."""
-    try:
-        scores, encoder = fit_in_batches(
-            terminal, options, estimator, parts, lambda classes: _set_noise(estimator, classes, options)
-        )
-    except OtherEncodingError as error:
-        if options.encoding is not None or error.encoding != "utf-8":
-            raise
-        terminal.warning(error.read_as_fallback)
-        return _fit_stream(terminal, dataclasses.replace(options, encoding=FALLBACK_ENCODING), estimator, parts)
-    return options, scores, encoder
 
 
 def _matrix_file(options: FitOptions) -> Path | None:

@@ -15,7 +15,7 @@ from legendretron.cli.models import LeftOut
 from legendretron.cli.options import wrong
 from legendretron.cli.summaries import FitScores, check_named, warn_of_similar_labels
 from legendretron.cli.terminal import Terminal
-from legendretron.datasets.streams import keep_rows, open_source
+from legendretron.datasets.streams import bad_rows, batch_of, keep_rows, open_source, text_files
 from legendretron.datasets.tables import (
     Table,
     TableParts,
@@ -26,6 +26,7 @@ from legendretron.datasets.tables import (
     read_in_chunks,
     without_faults,
 )
+from legendretron.datasets.text_form import TextForm
 from legendretron.estimators.base import LinearLinkClassifier
 from legendretron.estimators.stream_fit import SAMPLE_ROWS
 from legendretron.estimators.validation_split import ValidationSplitError
@@ -47,9 +48,10 @@ class EncodedSource(BlockSource):
     ) -> None:
         self._parts, self._target, self._options, self.encoder = parts, target, options, encoder
         self._skips, self.n_blocks = skip_bad_rows > 0, len(parts.files)
-        self.left_out = LeftOut()
+        self.left_out, self.forms = LeftOut(), dict[Path, TextForm | None]()
         for path in parts.files:
             for table in self._tables(path, {}):
+                self.forms[path] = table.form
                 self.left_out.add(table)
                 if table.X.shape[0] == 0:
                     continue
@@ -70,8 +72,7 @@ class EncodedSource(BlockSource):
 
     def read_block(self, block: int) -> Iterator[Batch]:
         """One file, in batches; rows that cannot be read come last."""
-        path, done = self._parts.files[block], 0
-        first, origin, faults = block * ROWS_OF_A_FILE, repr(str(path)), dict[int, str]()
+        path, done, faults = self._parts.files[block], 0, dict[int, str]()
         for table in self._tables(path, faults):
             n = table.X.shape[0]
             rows = np.arange(done, done + n) if table.rows is None else table.rows
@@ -79,11 +80,9 @@ class EncodedSource(BlockSource):
             if n == 0:
                 continue
             y = table.y if table.written is None else table.written  # text, since only all of it tells what it is
-            yield Batch(self.encoder.transform(table.X), y, None, first + rows, origin)
+            yield batch_of(path, table.form, self.encoder.transform(table.X), y, block * ROWS_OF_A_FILE + rows)
         if faults:
-            bad = {first + number % ROWS_OF_A_FILE: fault for number, fault in faults.items()}
-            X = np.full((len(bad), len(self.encoder.get_feature_names_out())), np.nan)
-            yield Batch(X, np.full(len(bad), None, dtype=object), None, np.array(list(bad)), origin, bad)
+            yield bad_rows(block, path, self.forms.get(path), faults, len(self.feature_names or ()))
 
 
 _ALL_ROWS = 2**62
@@ -97,8 +96,11 @@ def fit_in_batches(
     estimator: LinearLinkClassifier,
     parts: TableParts,
     set_noise: Callable[[np.ndarray], None],
-) -> tuple[FitScores, TableEncoder | None]:
-    """Fit, with a progress bar on a terminal, and score the model; return also what encoded the table, if it has text."""
+) -> tuple[FitScores, TableEncoder | None, list[TextForm]]:
+    """Fit, with a progress bar on a terminal, and score the model.
+
+    Return also what encoded the table, if it has text, and how its files are written, if they are text.
+    """
     target, text, skip_bad_rows = options.target, options.text, options.skip_bad_rows
     missing, missing_labels = str(options.missing), str(options.missing_labels)
     columns: dict[str, Any] = {"features": options.features or None, "drop": options.drop, "text": text}
@@ -106,8 +108,8 @@ def fit_in_batches(
     allowed = _ALL_ROWS if missing == "drop-rows" else skip_bad_rows
     estimator.set_params(verbose=0 if terminal.quiet else 1)
     encoder: TableEncoder | None = None
-    source: Source | None = None
-    left_out = LeftOut()
+    encoded: EncodedSource | None = None
+    left_out, files = LeftOut(), text_files(parts, text)
     if target is not None and parts.format != "libsvm":
         of_table = {**columns, "as_text": categorical, "missing": missing}
         # rows without a label are left out here; where they are not allowed, the passes that follow say so
@@ -124,17 +126,19 @@ def fit_in_batches(
             of_table |= {"missing_labels": missing_labels}
             allowed = skip_bad_rows  # rows with gaps are left out where they are read
             encoded = EncodedSource(parts, target, encoder, skip_bad_rows=allowed, numbers=numbers, **of_table)
-            source, left_out = keep_rows(encoded, parts, target), encoded.left_out
+            left_out = encoded.left_out
             for note in encoder.notes_:
                 terminal.warning(note)
         else:
             with suppress(ValueError):  # what is wrong with the rows is said by the passes that follow
                 for note in TableEncoder().partial_fit(first.X).notes_:
                     terminal.warning(note)
-    if source is None:
+    if encoded is not None:
+        source: Source = keep_rows(encoded, parts, target)
+    else:
         # without a label, a row is bad, if some may be
         unlabelled = None if missing_labels == "error" and skip_bad_rows else missing_labels
-        source = open_source(parts, target, **columns, skip_bad_rows=allowed, missing_labels=unlabelled)
+        source = open_source(parts, target, files=files, **columns, skip_bad_rows=allowed, missing_labels=unlabelled)
     if options.label_noise is not None:
         set_noise(scan(source, skip_bad_rows=allowed).classes)
     try:
@@ -157,7 +161,8 @@ def fit_in_batches(
     scores = FitScores.of(judged, len(estimator.classes_), skipped + left_out.incomplete, left_out.unlabelled)
     if hint := _hint(scores.rows, getattr(estimator, "link_alpha_", None), chosen=not estimator._strengths().fixed):
         terminal.note(hint)
-    return scores, encoder
+    forms = [file.form for file in files] if encoded is None else [form for form in encoded.forms.values() if form]
+    return scores, encoder, list(dict.fromkeys(forms))
 
 
 def _hint(rows: int, link_alpha: float | None, *, chosen: bool) -> str | None:

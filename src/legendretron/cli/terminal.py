@@ -73,9 +73,12 @@ class Terminal:
     @contextmanager
     def warnings_as_lines(self) -> Iterator[None]:
         """Inside the block, print Python warnings for users as one line, without their location in the code."""
+        shown = set()  # a table may be read several times
 
         def show(message: Any, category: Any, filename: str, lineno: int, file: Any = None, line: Any = None) -> None:
-            self.warning(str(message))
+            if str(message) not in shown:
+                self.warning(str(message))
+            shown.add(str(message))
 
         with warnings.catch_warnings():
             warnings.simplefilter("always", UserWarning)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,7 @@ from legendretron._internal.parameters import spell
 from legendretron.datasets.libsvm import LibsvmSource
 from legendretron.datasets.table_files import TYPED, header_of
 from legendretron.datasets.tables import TableParts, choose_columns, find_parts, type_labels
-from legendretron.datasets.text_file import TextFile
+from legendretron.datasets.text_file import TextFile, place_of_row
 from legendretron.datasets.text_form import TextForm, TextOptions, clean_texts, marks_for, numbers_in
 from legendretron.streaming import Batch, BlockSource, Source, as_source
 from legendretron.streaming.source import ROWS_OF_A_FILE, LabeledSource
@@ -95,28 +97,26 @@ class TextSource(BlockSource):
 
     def read_block(self, block: int) -> Iterator[Batch]:
         """One file, in batches; lines that are no rows come last."""
-        file, bad_lines = self._files[block], dict[int, str]()
-        first, origin = block * ROWS_OF_A_FILE, repr(str(file.path))
+        file, bad_lines, first = self._files[block], dict[int, str](), block * ROWS_OF_A_FILE
         names = list(self.feature_names or ())
         columns = [*names, *([] if self._target is None else [self._target])]
         done = 0
         for records in file.batches(
             columns, numbers=names, missing=self._missing, bad_lines=bad_lines if self._skips else None
         ):
-            X, faults = self._features(records.select(names), file.form, first, done)
+            X, faults = self._features(records.select(names), file.form, first + done)
             y = None
             if self._target is not None:
-                y = clean_texts(records.column(self._target), self._missing).to_numpy(zero_copy_only=False)
-            rows = np.arange(done, done + len(X))
+                texts = records.column(self._target).dictionary_encode()
+                different = clean_texts(texts.dictionary, self._missing).to_numpy(zero_copy_only=False)
+                y = different[texts.indices.to_numpy()]
+            numbers = np.arange(first + done, first + done + len(X))
             done += len(X)
-            yield Batch(X, y, None, first + rows, origin, faults)
+            yield batch_of(file.path, file.form, X, y, numbers, faults)
         if bad_lines:
-            numbers = first + done + np.arange(len(bad_lines))
-            X = np.full((len(bad_lines), len(names)), np.nan)
-            y = None if self._target is None else np.full(len(X), None, dtype=object)
-            yield Batch(X, y, None, numbers, origin, dict(zip(numbers.tolist(), bad_lines.values(), strict=True)))
+            yield bad_rows(block, file.path, file.form, {-line: fault for line, fault in bad_lines.items()}, len(names))
 
-    def _features(self, records: Any, form: TextForm, first: int, done: int) -> tuple[np.ndarray, dict[int, str]]:
+    def _features(self, records: Any, form: TextForm, first: int) -> tuple[np.ndarray, dict[int, str]]:
         """Numbers, NaN where there is none; and the first text of each row that is no number, by the number of the row."""
         faults: dict[int, str] = {}
         if not any(map(arrow.types.is_string, records.schema.types)):
@@ -128,9 +128,30 @@ class TextSource(BlockSource):
             X[:, place] = numbers
             words = texts[numbers.isna() & texts.notna()]
             for row, word in words.items():
-                fault = f"column {name!r} holds {word!r}, which is not a number, in row {done + row} (from 0)"
-                faults.setdefault(first + done + row, fault)
+                faults.setdefault(first + row, f"column {name!r} holds {word!r}, which is not a number")
         return X, faults
+
+
+def batch_of(
+    path: Path, form: TextForm | None, X: Any, y: Any, numbers: np.ndarray, faults: Mapping[int, str] | None = None
+) -> Batch:
+    """Rows of a file, which messages locate as they do those in memory."""
+    return Batch(X, y, None, numbers, repr(str(path)), faults or {}, functools.partial(_locate, path, form))
+
+
+def _locate(path: Path, form: TextForm | None, number: int) -> str:
+    lines_before_end = ROWS_OF_A_FILE - number
+    return f"line {lines_before_end}" if lines_before_end < number else place_of_row(path, number, form)
+
+
+def bad_rows(block: int, path: Path, form: TextForm | None, faults: Mapping[int, str], n_features: int) -> Batch:
+    """Rows of the file of a block that cannot be read: what is wrong, by row from 0, or by minus the line if it is no row.
+
+    The latter are numbered backwards from the end of the numbers of the file.
+    """
+    by_number = {block * ROWS_OF_A_FILE + place % ROWS_OF_A_FILE: fault for place, fault in faults.items()}
+    X, y = np.full((len(by_number), n_features), np.nan), np.full(len(by_number), None, dtype=object)
+    return batch_of(path, form, X, y, np.array([*by_number]), by_number)
 
 
 #: What pyarrow calls the formats that it reads in batches.
@@ -141,6 +162,7 @@ def open_source(
     parts: TableParts,
     target: str | None = None,
     *,
+    files: Sequence[TextFile] | None = None,
     weight: str | None = None,
     features: Sequence[str] | None = None,
     drop: Sequence[str] | None = None,
@@ -150,11 +172,14 @@ def open_source(
 ) -> Source:
     """Open the files of a table, which are read in batches, again and again.
 
-    All files are looked at first: what is wrong with their columns is found before any work. CSV, TSV and JSON lines are
-    read once, into temporary files that can be read faster, see :class:`~legendretron.streaming.spool.Spool`.
+    All files are looked at first, unless those of text are given as ``files``: what is wrong with their columns is found
+    before any work. CSV, TSV and JSON lines are read once, into temporary files that can be read faster, see
+    :class:`~legendretron.streaming.spool.Spool`.
     """
     if missing_labels is not None and parts.format != "libsvm":
-        every = open_source(parts, target, features=features, drop=drop, text=text, skip_bad_rows=skip_bad_rows)
+        every = open_source(
+            parts, target, files=files, features=features, drop=drop, text=text, skip_bad_rows=skip_bad_rows
+        )
         return LabeledSource(every, drop=missing_labels == "drop")
     if weight is not None and parts.format != "parquet":
         raise ValueError(f"weight={weight!r} names a column, which is read from Parquet only; {parts.format} is given.")
@@ -165,7 +190,7 @@ def open_source(
             )
         return LibsvmSource(parts.files)
     if parts.format in ("csv", "tsv"):
-        files = text_files(parts, text)
+        files = text_files(parts, text) if files is None else files
         chosen = choose_columns(files[0].path, list(files[0].names), target, features, drop)
         for file in files:
             lacking = [name for name in [*chosen, *([] if target is None else [target])] if name not in file.names]
@@ -211,8 +236,3 @@ def keep_rows(source: Source, parts: TableParts, target: str | None) -> Spool:
 def text_files(parts: TableParts, text: TextOptions | None = None) -> list[TextFile]:
     """Look at the beginning of each file of a table; none of formats that are not tables of text."""
     return [TextFile.open(path, parts.format, text) for path in parts.files] if parts.format in ("csv", "tsv") else []
-
-
-def forms_of(parts: TableParts, text: TextOptions | None = None) -> list[TextForm]:
-    """The different ways in which the files of a table are written; none of formats that are not tables of text."""
-    return list(dict.fromkeys(file.form for file in text_files(parts, text)))

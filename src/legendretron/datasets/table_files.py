@@ -13,11 +13,9 @@ from typing import Any, NamedTuple
 from legendretron._internal.arguments import check_choice
 from legendretron._internal.columns import check_names
 from legendretron._internal.extras import arrow, compute, import_extra, pandas, parquet
-from legendretron._internal.parameters import spell
 from legendretron.datasets.compressed import open_compressed
-from legendretron.datasets.text_file import OtherEncodingError, TextFile, join_batches
+from legendretron.datasets.text_file import TextFile, join_batches
 from legendretron.datasets.text_form import (
-    FALLBACK_ENCODING,
     TextForm,
     TextOptions,
     clean_frame,
@@ -246,9 +244,8 @@ def read_frames(
     """Read a file as data frames of so many rows at most, or as one of all rows, with distinct, non-empty column names.
 
     White space at the ends of text and of names is taken off, in all formats; what then is empty, or a mark of missing
-    values, is a gap. Types of the columns of text are those of each frame. In parts, text must be UTF-8, or in the encoding
-    that is given. Lines with too many fields are an error, unless there is a dictionary for them; then they are left out, and
-    added there.
+    values, is a gap. Types of the columns of text are those of each frame. Lines with too many fields are an error, unless
+    there is a dictionary for them; then they are left out, and added there.
     """
     if path.is_dir():
         raise ValueError(f"{str(path)!r} is a folder; give a file in it.")
@@ -257,13 +254,12 @@ def read_frames(
         check_names(repr(str(path)), read_typed_header(path, kind))
         for frame, kept in read_typed_chunks(path, kind, rows, wanted.keep, options.na):
             yield FileRows(clean_frame(frame, options, wanted.texts), kept=kept)
-    elif rows is None:
-        form, table = _read_text(path, kind, options)
-        yield _type_table(table, form, wanted)
-    else:
-        file = TextFile.open(path, kind, options)
-        for table in join_batches(file.batches(bad_lines=bad_lines), rows):
-            yield _type_table(table, file.form, wanted)
+        return
+    file = TextFile.open(path, kind, options)
+    batches = file.batches(bad_lines=bad_lines)
+    schema = arrow.schema([(name, arrow.string()) for name in file.names])
+    for table in [arrow.Table.from_batches(batches, schema)] if rows is None else join_batches(batches, rows):
+        yield _type_table(table, file.form, wanted)
 
 
 def _type_table(table: Any, form: TextForm, wanted: Wanted) -> FileRows:
@@ -278,23 +274,3 @@ def _type_table(table: Any, form: TextForm, wanted: Wanted) -> FileRows:
         codes = wanted.numeric is not None and name not in wanted.numeric
         columns[name] = type_text(texts, form, marks, as_text=name in as_text, codes=codes)
     return FileRows(pandas.DataFrame(columns), form, pandas.DataFrame(kept) if kept else None)
-
-
-def _read_text(path: Path, kind: str, given: TextOptions) -> tuple[TextForm, Any]:
-    """How a file turned out to be written, and its columns as text."""
-    try:
-        file = TextFile.open(path, kind, given)
-        schema = arrow.schema([(name, arrow.string()) for name in file.names])
-        return file.form, arrow.Table.from_batches(file.batches(), schema)
-    except OtherEncodingError as error:
-        if given.encoding is not None or error.encoding != "utf-8":
-            raise
-        try:
-            read = _read_text(path, kind, given._replace(encoding=FALLBACK_ENCODING))
-        except ValueError as other:
-            raise ValueError(
-                f"{str(path)!r} is not UTF-8 text{error.byte}, nor Windows-1252; convert it, or give its encoding, as "
-                f"{spell('encoding', 'latin1')}."
-            ) from other
-        warnings.warn(error.read_as_fallback, stacklevel=2)
-        return read

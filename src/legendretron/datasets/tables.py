@@ -226,7 +226,7 @@ def columns_of(
     if faults is not None:
         frame, found = without_faults(frame, target, [name for name in wanted.numbers if name in columns], read.form)
         rows = np.arange(first_row, first_row + len(read.frame)) if rows is None else rows
-        faults |= {int(rows[row]): f"{fault} in row {rows[row]} (from 0)" for row, fault in found.items()}
+        faults |= {int(rows[row]): fault for row, fault in found.items()}
         rows = np.delete(rows, list(found))
     table = Table(
         path,
@@ -278,7 +278,7 @@ def without_faults(
             found = numbers_in(frame[name], form)
             for row in np.flatnonzero(found.isna() & frame[name].notna()).tolist():
                 text = frame[name].iloc[row]
-                faults.setdefault(row, f"column {name!r} holds {text!r}, which is not a number,")
+                faults.setdefault(row, f"column {name!r} holds {text!r}, which is not a number")
             frame = frame.assign(**{name: found})
         for row in np.flatnonzero(_is_infinite(frame[name])).tolist():
             faults.setdefault(row, f"column {name!r} holds an infinite value")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import itertools
+import warnings
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -15,7 +17,7 @@ from legendretron._internal.columns import check_names
 from legendretron._internal.extras import arrow, import_extra
 from legendretron._internal.parameters import spell
 from legendretron.datasets.compressed import open_compressed
-from legendretron.datasets.text_form import TextForm, TextOptions, find_form
+from legendretron.datasets.text_form import TextForm, TextOptions, find_decimal, find_form
 
 _SAMPLE = 2**16  # bytes that show how a file is written
 _BLOCK = 2**20  # bytes that are parsed at once; so many fit into the caches of processors
@@ -24,35 +26,66 @@ _LONGEST_FIELD = 2**31 - 1
 _END = "\x1e end \x1f"  # a line after the last one, which is a record of its own unless a quotation mark is not closed
 
 
-class OtherEncodingError(ValueError):
+#: Of text that is not UTF-8; an extension of Latin-1.
+_FALLBACK = "cp1252"
+
+
+class _OtherEncodingError(ValueError):
     """Text is not in the encoding that was supposed; ``byte`` says where it is not, for a message."""
 
     def __init__(self, path: Path, byte: str, encoding: str) -> None:
         super().__init__(
             f"{str(path)!r} is not text in {encoding}{byte}; give its encoding, such as {spell('encoding', 'latin1')}."
         )
-        self.path, self.byte, self.encoding = path, byte, encoding
-
-    @property
-    def read_as_fallback(self) -> str:
-        """The warning if the file is read in the encoding that is tried next."""
-        return (
-            f"{str(self.path)!r} is not UTF-8 text{self.byte} and was read as Windows-1252; give "
-            f"{spell('encoding', 'utf-8')} to refuse it, or another encoding if letters look wrong."
-        )
+        self.byte = byte
 
 
-@dataclass(frozen=True)
+def _find_encoding(path: Path, start: bytes) -> str:
+    """The encoding of a file that begins so: UTF-16 by its byte order mark, UTF-8, or else Windows-1252, with a warning."""
+    if start.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return "utf-16"
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(start)  # whose end may be a part of a letter
+    except UnicodeDecodeError as error:
+        if b"\0" in start:  # no text
+            return "utf-8"
+        byte = _describe_byte(error)
+        try:
+            start.decode(_FALLBACK)
+        except UnicodeDecodeError as other:
+            raise ValueError(
+                f"{str(path)!r} is not UTF-8 text{byte}, nor Windows-1252; convert it, or give its encoding, as "
+                f"{spell('encoding', 'latin1')}."
+            ) from other
+        _warn_of_fallback(path, byte)
+        return _FALLBACK
+    return "utf-8"
+
+
+def _describe_byte(error: UnicodeError) -> str:
+    return f" (byte 0x{error.object[error.start]:02x})" if isinstance(error, UnicodeDecodeError) else ""
+
+
+def _warn_of_fallback(path: Path, byte: str) -> None:
+    warnings.warn(
+        f"{str(path)!r} is not UTF-8 text{byte} and was read as Windows-1252; give {spell('encoding', 'utf-8')} to refuse "
+        "it, or another encoding if letters look wrong.",
+        stacklevel=3,
+    )
+
+
+@dataclass
 class TextFile:
     r"""A CSV or TSV file after a look at its beginning."""
 
     path: Path  #: the file; it may be compressed
-    form: TextForm  #: how it is written
+    form: TextForm  #: how it is written, as far as it has been read
     #: names of its columns, from the first line; those without a name are called ``Unnamed: 0`` and so on by their
     #: place
     names: tuple[str, ...]
     block: int = _BLOCK  #: bytes that are parsed at once: many lines
     regular: bool = True  #: whether the first line that is not blank is the first
+    guessed: bool = False  #: whether the encoding was not given
 
     @classmethod
     def open(cls, path: Path, kind: str, given: TextOptions | None = None) -> Self:
@@ -63,10 +96,13 @@ class TextFile:
                 start += more  # names of very many columns
         if not start.strip():
             raise ValueError(f"{str(path)!r} is empty.")
-        try:
-            form, lines = find_form(start, kind, given or TextOptions())
-        except ValueError as error:
-            raise ValueError(f"{str(path)!r} {error}" if str(error).startswith("holds") else str(error)) from error
+        given = given or TextOptions()
+        find_decimal(given)  # raises for options that are wrong
+        encoding = given.encoding or _find_encoding(path, start)
+        if b"\0" in start and not encoding.lower().replace("_", "-").startswith(("utf-16", "utf-32")):
+            raise ValueError(f"{str(path)!r} holds binary data, not text; is it another format, or UTF-16?")
+        lines = start.decode(encoding, errors="replace").lstrip("\ufeff").splitlines(keepends=True)
+        form = find_form(lines, kind, encoding, given)
         with _reading(path, form):
             header: list[str] = next((row for row in _parse(lines, form) if not _is_blank(row)), [])
             if any("\ufffd" in name for name in header):
@@ -80,6 +116,7 @@ class TextFile:
             tuple(name or f"Unnamed: {place}" for place, name in enumerate(names)),
             max(_BLOCK, 16 * longest),
             bool(lines[0].strip()),
+            guessed=given.encoding is None,
         )
 
     def batches(
@@ -93,19 +130,23 @@ class TextFile:
         """Read the rows as record batches, one after the other.
 
         Texts are those that stand in the file. Lines with too few fields have empty ones at their end; those with too many
-        are an error.
+        are an error. Text that turns out not to be UTF-8, if no encoding was given, is Windows-1252 from there on.
         """
         wanted = list(self.names if columns is None else columns)
-        ways = [self._by_csv(wanted, bad_lines)]
-        if self.regular:
-            ways.insert(0, self._by_arrow(wanted, (), ()))
-            if numbers and self.form.thousands is None:
-                ways.insert(0, self._by_arrow(wanted, numbers, missing))
-        done = 0
-        for way in ways:
+
+        def list_ways() -> list[Iterator[Any]]:
+            ways = [self._by_csv(wanted, bad_lines)]
+            if self.regular:
+                ways.insert(0, self._by_arrow(wanted, (), ()))
+                if numbers and self.form.thousands is None:
+                    ways.insert(0, self._by_arrow(wanted, numbers, missing))
+            return ways
+
+        ways, done = list_ways(), 0
+        while ways:
             start = 0
             try:
-                for batch in way:
+                for batch in ways.pop(0):
                     new = batch.slice(max(0, done - start))
                     start += batch.num_rows
                     if new.num_rows:
@@ -114,6 +155,12 @@ class TextFile:
                 return
             except (arrow.ArrowException, UnicodeError):
                 continue  # a field or a line that pyarrow refuses: more slowly from there on
+            except _OtherEncodingError as error:
+                if not self.guessed or self.form.encoding != "utf-8":
+                    raise
+                _warn_of_fallback(self.path, error.byte)
+                self.form = self.form._replace(encoding=_FALLBACK)
+                ways = list_ways()
 
     def _by_arrow(self, wanted: list[str], numbers: Collection[str], missing: Collection[str]) -> Iterator[Any]:
         reading = import_extra("pyarrow.csv", "reading text", "tables")
@@ -155,11 +202,11 @@ class TextFile:
             next(records, None)
             for line, fields in records:
                 if any(fields[width:]):  # separators at the end of lines are no fields
-                    fault = f"line {line} has {len(fields)} fields, not {width}"
+                    fault = f"{len(fields)} fields, not {width}"
                     if bad_lines is None:
                         raise ValueError(
-                            f"{str(self.path)!r} is not a regular table: {fault}; remove the extra fields, or put "
-                            f"text that contains the separator, {self.form.sep!r}, in quotation marks."
+                            f"{str(self.path)!r} is not a regular table: line {line} has {fault}; remove the extra fields, "
+                            f"or put text that contains the separator, {self.form.sep!r}, in quotation marks."
                         )
                     bad_lines[line] = fault
                     continue
@@ -237,8 +284,7 @@ def _reading(path: Path, form: TextForm) -> Iterator[None]:
     try:
         yield
     except UnicodeError as error:
-        byte = f" (byte 0x{error.object[error.start]:02x})" if isinstance(error, UnicodeDecodeError) else ""
-        raise OtherEncodingError(path, byte, form.encoding) from error
+        raise _OtherEncodingError(path, _describe_byte(error), form.encoding) from error
     except csv.Error as error:
         raise ValueError(f"{str(path)!r} is not a regular table: {error}.") from error
 

@@ -13,8 +13,6 @@ from legendretron._internal.extras import arrow, compute, pandas
 from legendretron._internal.numbers import THOUSANDS, Marks, written_numbers
 from legendretron._internal.parameters import ParameterError, spell
 
-#: Of text that is not UTF-8; an extension of Latin-1.
-FALLBACK_ENCODING = "cp1252"
 _LINES = 50
 #: In order of preference, where more than one would do.
 _SEPARATORS = (",", ";", "\t", "|")
@@ -41,23 +39,16 @@ class TextForm(NamedTuple):
     thousands: str | None = None
 
 
-def find_form(start: bytes, kind: str, given: TextOptions) -> tuple[TextForm, list[str]]:
-    r"""Return how a CSV or TSV file is written, by what is given and what its first bytes show; and its first lines.
+def find_form(lines: list[str], kind: str, encoding: str, given: TextOptions) -> TextForm:
+    r"""Return how a CSV or TSV file is written, by what is given and what its first lines show.
 
-    A byte order mark tells UTF-16, else UTF-8 is supposed. The separator of CSV is the first of comma, semicolon, tab and
-    bar by which the first lines have the same number of fields, at least two. Between columns separated by anything but a
-    comma, the decimal mark is a comma if numbers have one, and none has a point.
+    The separator of CSV is the first of comma, semicolon, tab and bar by which the lines have the same number of fields, at
+    least two. Between columns separated by anything but a comma, the decimal mark is a comma if numbers have one, and none
+    has a point.
     """
-    decimal = find_decimal(given)
-    encoding = given.encoding
-    if encoding is None:
-        encoding = "utf-16" if start.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8"
-    if b"\0" in start and not encoding.lower().replace("_", "-").startswith(("utf-16", "utf-32")):
-        raise ValueError("holds binary data, not text; is it another format, or UTF-16?")
-    lines = start.decode(encoding, errors="replace").lstrip("\ufeff").splitlines(keepends=True)
     full = [line for line in lines if line.strip()][:_LINES]
     sep = given.sep or ("\t" if kind == "tsv" else _separator(full))
-    return TextForm(encoding, sep, decimal or _decimal(full, sep), given.thousands), lines
+    return TextForm(encoding, sep, find_decimal(given) or _decimal(full, sep), given.thousands)
 
 
 def find_decimal(given: TextOptions) -> str | None:

@@ -6,7 +6,7 @@ import queue
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, Self, TypeVar
 
@@ -15,6 +15,7 @@ import scipy.sparse
 
 from legendretron._internal.labels import missing_labels
 from legendretron._internal.parameters import spell
+from legendretron.streaming.moments import Moments
 
 
 class LabeledSource:
@@ -34,9 +35,8 @@ class LabeledSource:
                 continue
             missing &= ~np.isin(batch.row_numbers, [*batch.faults])  # of rows that could not be read, all is missing
             if missing.any() and not self._drop:
-                row = int(batch.row_numbers[missing.argmax()]) % ROWS_OF_A_FILE
                 raise ValueError(
-                    f"{batch.origin}: the label is missing in row {row} (from 0); "
+                    f"{batch.place_of(int(missing.argmax()))}: the label is missing; "
                     f"{spell('missing_labels', 'drop')} leaves such rows out."
                 )
             left_out += int(missing.sum())
@@ -50,6 +50,10 @@ class LabeledSource:
 
 #: Row numbers of file ``f`` begin at ``f`` times this, so that they depend neither on row groups nor on other files' length.
 ROWS_OF_A_FILE = 2**40
+
+
+def _count_from_0(row: int) -> str:
+    return f"row {row} (from 0)"
 
 
 @dataclass(frozen=True)
@@ -71,10 +75,18 @@ class Batch:
     weight: np.ndarray | None  #: (n,), float64; None if all are 1
     row_numbers: np.ndarray  #: (n,), int64
     origin: str = ""  #: where the rows come from, for messages, such as a file and its row group
-    faults: Mapping[int, str] = field(default_factory=dict)  #: what is wrong with rows, and where they stand, by number
+    faults: Mapping[int, str] = field(default_factory=dict)  #: what is wrong with rows, by number
+    #: from the number of a row in its file to where it is, for messages, such as its line
+    locate: Callable[[int], str] = _count_from_0
+    moments: Moments | None = None  #: of the features, with equal weights, if they are known: then all are finite
 
     def __len__(self) -> int:
         return len(self.row_numbers)
+
+    def place_of(self, row: int) -> str:
+        """Where a row comes from, for messages."""
+        place = self.locate(int(self.row_numbers[row]) % ROWS_OF_A_FILE)
+        return f"{self.origin}, {place}" if self.origin else place
 
     def take(self, rows: Any) -> Self:
         """Some of the rows, by a slice, a mask or indices."""
@@ -84,6 +96,7 @@ class Batch:
             y=None if self.y is None else self.y[rows],
             weight=None if self.weight is None else self.weight[rows],
             row_numbers=self.row_numbers[rows],
+            moments=None,
         )
 
 
@@ -286,8 +299,10 @@ class RowCheck:
         if self._n_features is None:
             self._n_features = d
         if d != self._n_features:
-            raise ValueError(f"{_place(batch)}has {d} features, but batches before it have {self._n_features}.")
-        bad = ~_finite_rows(batch.X)
+            raise ValueError(
+                f"{batch.origin or 'a batch'} has {d} features, but batches before it have {self._n_features}."
+            )
+        bad = np.zeros(len(batch), dtype=bool) if batch.moments is not None else ~_finite_rows(batch.X)
         if batch.y is not None:
             bad |= missing_labels(batch.y)
         if batch.weight is not None:
@@ -310,12 +325,11 @@ class RowCheck:
 
     def _fault(self, batch: Batch, row: int) -> str:
         """What is wrong with a row, and where it is."""
-        if (known := batch.faults.get(int(batch.row_numbers[row]))) is not None:
-            return f"{_place(batch)}{known}"
         values = batch.X[[row]].toarray()[0] if scipy.sparse.issparse(batch.X) else batch.X[row]
         wrong = np.flatnonzero(~np.isfinite(values))
-        number = int(batch.row_numbers[row]) % ROWS_OF_A_FILE
-        if len(wrong):
+        if (known := batch.faults.get(int(batch.row_numbers[row]))) is not None:
+            fault = known
+        elif len(wrong):
             column = f"column {self._names[wrong[0]]!r}" if self._names is not None else f"feature {wrong[0]}"
             fault = f"{column} holds {'a missing value (NaN)' if np.isnan(values[wrong[0]]) else 'an infinite value'}"
         elif batch.y is not None and missing_labels(batch.y[[row]])[0]:
@@ -323,11 +337,7 @@ class RowCheck:
         else:
             assert batch.weight is not None
             fault = f"the weight is {batch.weight[row]}, which is not a finite number from 0 up"
-        return f"{_place(batch)}{fault} in row {number} (from 0)"
-
-
-def _place(batch: Batch) -> str:
-    return f"{batch.origin}: " if batch.origin else ""
+        return f"{batch.place_of(row)}: {fault}"
 
 
 def _finite_rows(X: Any) -> np.ndarray:

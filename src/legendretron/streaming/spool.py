@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import errno
+import math
 import os
-import pickle
 import shutil
 import tempfile
 import threading
@@ -13,12 +13,13 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, NamedTuple
 
 import joblib
 import numpy as np
 
 from legendretron._internal.extras import pandas
+from legendretron.streaming.moments import Moments
 from legendretron.streaming.source import Batch, BlockSource, Source
 
 #: The environment variable that names the folder for temporary files; if it is not set, the system's is taken.
@@ -45,17 +46,16 @@ class Spool(BlockSource):
         self.close = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         labels, stopped = _Labels(), threading.Event()
 
-        def write_all(batches: Iterator[Batch], number: int) -> list[tuple[Path, int]]:
-            path, starts = Path(folder, str(number)), []
+        def write_all(batches: Iterator[Batch], number: int) -> list[_Block]:
+            path, blocks = Path(folder, str(number)), []
             with path.open("wb") as file:
                 for batch in batches:
                     if stopped.is_set():
                         break
-                    starts.append(file.tell())
-                    y = None if batch.y is None else labels.find(batch.y)
-                    # as it is in memory: nothing has to be decoded in the passes to come
-                    pickle.dump(replace(batch, y=y), file, protocol=5)
-            return [(path, start) for start in starts]
+                    if len(batch):
+                        y = None if batch.y is None else labels.find(batch.y)
+                        blocks.append(_write(file, path, replace(batch, y=y)))
+            return blocks
 
         try:
             if isinstance(source, BlockSource):
@@ -83,11 +83,16 @@ class Spool(BlockSource):
 
     def read_block(self, block: int) -> Iterator[Batch]:
         """One batch."""
-        path, start = self._blocks[block]
-        with path.open("rb") as file:
-            file.seek(start)
-            batch: Batch = pickle.load(file)  # which this process has written, where no one else may write
-        yield batch if batch.y is None else replace(batch, y=self._type_labels(batch.y))
+        path, start, size, forms, rest = self._blocks[block]
+        # a map of this batch alone: pages of others would count as memory that is used
+        raw = np.asarray(np.memmap(path, np.uint8, "c", start, (size,)))
+        arrays: dict[str, np.ndarray] = {}
+        for name, (dtype, shape) in forms.items():
+            count = dtype.itemsize * math.prod(shape)
+            arrays[name], raw = raw[:count].view(dtype).reshape(shape), raw[count:]
+        if "y" in arrays:
+            arrays["y"] = self._type_labels(arrays["y"])
+        yield replace(rest, **arrays)  # type: ignore[arg-type]
 
     def _type_labels(self, places: np.ndarray) -> np.ndarray:
         """Labels by their places; missing ones, at -1, are NaN among numbers, and None among others."""
@@ -98,6 +103,38 @@ class Spool(BlockSource):
         y = np.full(len(places), None, dtype=kind)
         y[~missing] = self._labels[places[~missing]]
         return y
+
+
+class _Block(NamedTuple):
+    """Where the arrays of a batch are."""
+
+    path: Path
+    start: int
+    size: int  #: in bytes
+    forms: dict[str, tuple[np.dtype[Any], tuple[int, ...]]]  #: types and shapes of the arrays, one after the other
+    rest: Batch  #: the batch without its arrays
+
+
+def _write(file: BinaryIO, path: Path, batch: Batch) -> _Block:
+    """Write the arrays of a batch as they are in memory, so that later passes neither decode nor copy them.
+
+    Means and deviations are taken while the rows are near.
+    """
+    names = "row_numbers", "weight", "X", "y"  # no array's entries are longer than those before
+    arrays = {name: np.ascontiguousarray(part) for name in names if (part := getattr(batch, name)) is not None}
+    start = file.seek(-file.tell() % 8, os.SEEK_CUR)
+    for part in arrays.values():
+        file.write(part.data)
+    moments = Moments(batch.X.shape[1])
+    moments.add(batch.X, np.ones(len(batch)))
+    known = np.isfinite(moments.squares).all()
+    return _Block(
+        path,
+        start,
+        file.tell() - start,
+        {name: (part.dtype, part.shape) for name, part in arrays.items()},
+        replace(batch, moments=moments if known else None, **dict.fromkeys(names)),  # type: ignore[arg-type]
+    )
 
 
 class _Labels:
