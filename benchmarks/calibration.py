@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from scipy.special import softmax
-from scipy.stats import rankdata
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import load_digits
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
@@ -46,6 +46,7 @@ from legendretron.experiments.recipes import make_recipe
 from legendretron.experiments.rendering import markdown_table, panels_for, save_picture
 from legendretron.experiments.results import Mean, Results
 from legendretron.paper.data import find_data, load_prepared
+from study import NOT_RUN
 
 NETWORKS = ("lenet-5-cifar-10", "wideresnet-16-4-cifar-10", "lenet-5-cifar-100")
 #: Rows to train on; all others are to calibrate and to test.
@@ -182,38 +183,35 @@ MEASURES = {
 Cell = tuple[str, int]
 
 
-def _means(results: Results, cell: Cell, models: Sequence[str], name: str) -> dict[str, float]:
-    means = {model: results.mean((*cell, model), name) for model in models}
-    return {model: mean.value for model, mean in means.items() if mean}
+def _means(results: Results, cells: Sequence[Cell], models: Sequence[str], name: str) -> pd.DataFrame:
+    """Means over splits, a row for each cell and a column for each model; NaN where it was not run."""
+    values = [
+        [mean.value if (mean := results.mean((*cell, model), name)) else np.nan for model in models] for cell in cells
+    ]
+    return pd.DataFrame(values, [f"{case}, {size:,}" for case, size in cells], models)
 
 
 def _sign(name: str) -> int:
     return 1 if name == "accuracy" else -1
 
 
-def _ranks(results: Results, cells: Sequence[Cell], models: Sequence[str], name: str) -> dict[str, list[float]]:
-    """Rank of each model in each cell by its mean; equal ones share a rank. Models that a cell lacks have none there."""
-    ranks: dict[str, list[float]] = {model: [] for model in models}
-    for cell in cells:
-        means = _means(results, cell, models, name)
-        for model, rank in zip(means, rankdata([-_sign(name) * mean for mean in means.values()]), strict=True):
-            ranks[model].append(float(rank))
-    return ranks
+def _table(head: str, values: pd.DataFrame, digits: int, best: pd.DataFrame) -> str:
+    """A table of numbers, the best of them in bold."""
+    texts = values.map(lambda value: NOT_RUN if np.isnan(value) else f"{value:.{digits}f}")
+    texts = texts.mask(best, "**" + texts + "**")
+    return markdown_table(
+        [head, *texts], [[name, *line] for name, line in zip(texts.index, texts.to_numpy(), strict=True)]
+    )
 
 
 def _rank_table(results: Results, cells: Sequence[Cell], models: Sequence[str]) -> str:
-    ranks = {name: _ranks(results, cells, models, name) for name in MEASURES}
-    lines = [
-        [model, *(f"{statistics.fmean(ranks[name][model]):.2f}" if ranks[name][model] else "-" for name in MEASURES)]
-        for model in models
-    ]
-    best = [min(float(line[i]) for line in lines if line[i] != "-") for i in range(1, len(MEASURES) + 1)]
-    for line in lines:
-        line[1:] = [
-            f"**{text}**" if text != "-" and float(text) == top else text
-            for text, top in zip(line[1:], best, strict=True)
-        ]
-    return markdown_table(["calibrator", *(title for title, *_ in MEASURES.values())], lines)
+    """Mean ranks over the cells that have a model; equal means share a rank."""
+    columns = {}
+    for name, (title, *_) in MEASURES.items():
+        ranks = _means(results, cells, models, name).rank(axis=1, ascending=_sign(name) < 0)
+        columns[title] = ranks.mean().map(lambda rank: float(f"{rank:.2f}"))
+    ranks = pd.DataFrame(columns)
+    return _table("calibrator", ranks, 2, ranks == ranks.min())
 
 
 def _verdict(results: Results, cell: Cell, other: str, name: str) -> tuple[Mean, str] | None:
@@ -268,16 +266,9 @@ def _times(results: Results, cells: Sequence[Cell], models: Sequence[str]) -> st
 
 def _means_table(results: Results, cells: Sequence[Cell], models: Sequence[str], name: str) -> str:
     _, digits, factor = MEASURES[name]
-    lines = []
-    for case, size in cells:
-        means = _means(results, (case, size), models, name)
-        best = (max if name == "accuracy" else min)(means.values())
-        line = [case, f"{size:,}"]
-        for model in models:
-            text = f"{factor * means[model]:.{digits}f}" if model in means else "-"
-            line.append(f"**{text}**" if means.get(model) == best else text)
-        lines.append(line)
-    return markdown_table(["case", "rows", *models], lines)
+    means = _means(results, cells, models, name)
+    best = means.max(axis=1) if name == "accuracy" else means.min(axis=1)
+    return _table("case, rows", factor * means, digits, means.eq(best, axis=0))
 
 
 def _picture(results: Results, cells: Sequence[Cell], path: Path) -> Path:
@@ -285,15 +276,11 @@ def _picture(results: Results, cells: Sequence[Cell], path: Path) -> Path:
     shown = (OURS, SMS, "SVS", "ETS", PRESERVED)
     (axes,) = panels_for([""], (8, 0.2 * len(cells) + 1.4))
     for model, marker in zip(shown, "os^v.", strict=True):
-        xs, ys = [], []
-        for i, cell in enumerate(cells):
-            means = _means(results, cell, (model, TEMPERATURE), "log_loss")
-            if len(means) == 2:
-                xs.append(100.0 * (means[model] / means[TEMPERATURE] - 1.0))
-                ys.append(i)
-        axes.plot(np.clip(xs, *_SHOWN), ys, marker, label=model, alpha=0.8)
+        means = _means(results, cells, (model, TEMPERATURE), "log_loss")
+        above = 100.0 * (means[model] / means[TEMPERATURE] - 1.0)
+        axes.plot(np.clip(above, *_SHOWN), range(len(cells)), marker, label=model, alpha=0.8)
     axes.axvline(0.0, color="grey", linewidth=0.8)
-    axes.set_yticks(range(len(cells)), [f"{case}, {size:,}" for case, size in cells], fontsize=7)
+    axes.set_yticks(range(len(cells)), means.index, fontsize=7)
     axes.set_ylim(len(cells) - 0.5, -0.5)
     axes.set_xlim(_SHOWN[0] - 1, _SHOWN[1] + 1)
     axes.set_xlabel("log-loss relative to temperature scaling, % (beyond the axis: at its end)")
