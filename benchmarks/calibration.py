@@ -195,7 +195,7 @@ def _sign(name: str) -> int:
     return 1 if name == "accuracy" else -1
 
 
-def _table(head: str, values: pd.DataFrame, digits: int, best: pd.DataFrame) -> str:
+def _format_table(head: str, values: pd.DataFrame, digits: int, best: pd.DataFrame) -> str:
     """A table of numbers, the best of them in bold."""
     texts = values.map(lambda value: NOT_RUN if np.isnan(value) else f"{value:.{digits}f}")
     texts = texts.mask(best, "**" + texts + "**")
@@ -211,7 +211,7 @@ def _rank_table(results: Results, cells: Sequence[Cell], models: Sequence[str]) 
         ranks = _means(results, cells, models, name).rank(axis=1, ascending=_sign(name) < 0)
         columns[title] = ranks.mean().map(lambda rank: float(f"{rank:.2f}"))
     ranks = pd.DataFrame(columns)
-    return _table("calibrator", ranks, 2, ranks == ranks.min())
+    return _format_table("calibrator", ranks, 2, ranks == ranks.min())
 
 
 def _verdict(results: Results, cell: Cell, other: str, name: str) -> tuple[Mean, str] | None:
@@ -268,7 +268,7 @@ def _means_table(results: Results, cells: Sequence[Cell], models: Sequence[str],
     _, digits, factor = MEASURES[name]
     means = _means(results, cells, models, name)
     best = means.max(axis=1) if name == "accuracy" else means.min(axis=1)
-    return _table("case, rows", factor * means, digits, means.eq(best, axis=0))
+    return _format_table("case, rows", factor * means, digits, means.eq(best, axis=0))
 
 
 def _picture(results: Results, cells: Sequence[Cell], path: Path) -> Path:
@@ -361,12 +361,7 @@ def pictures(results: Results, folder: Path) -> list[Path]:
 
 
 def rows(results: Results) -> list[dict[str, Any]]:
-    """Rows of the CSV file."""
-    rows = []
-    for case, size, model in results.cells:
-        row = {"case": case, "rows": size, "calibrator": model, "splits": len(results.cells[case, size, model])}
-        rows.append(row | {name: results.mean((case, size, model), name).value for name in MEASURES})
-    return rows
+    return study.numbers(results, MEASURES, {})
 
 
 SPLITS = 5

@@ -116,10 +116,7 @@ def sections(records: list[Record], results: Results) -> list[str]:
 
 
 def rows(results: Results) -> list[dict[str, Any]]:
-    return [
-        {"dataset": table, "model": model, **study.scored(results, (table,), model, SCORES, {MAJORITY: ""})}
-        for table, model in results.cells
-    ]
+    return study.numbers(results, SCORES, {MAJORITY: ""})
 
 
 EXPERIMENT = study.declare(

@@ -275,13 +275,12 @@ def _called_table(results: Results, noises: Sequence[float], models: Sequence[st
 
 def pictures(results: Results, folder: Path) -> list[Path]:
     """A panel for each data set: accuracy by symmetric noise as a line, and by pair flips beside it."""
-    noises, models = (results.values_of(axis) for axis in ("noise", "model"))
+    noises = results.values_of("noise")
+    models = [model for model in EXPERIMENT.models if model in results.values_of("model")]
     places = {noise: 100 * noise for noise in sorted(noises) if noise != PAIRS}
     beside = max(places.values(), default=0.0) + 12.0
     curves: dict[str, dict[str, list[tuple[float, Mean]]]] = {}
-    for dataset, model in itertools.product(results.values_of("dataset"), EXPERIMENT.models):
-        if model not in models:
-            continue
+    for dataset, model in itertools.product(results.values_of("dataset"), models):
         points = [(place, results.mean((dataset, noise, model), "accuracy")) for noise, place in places.items()]
         points += [(beside, Mean(math.nan, math.nan, 1)), (beside, results.mean((dataset, PAIRS, model), "accuracy"))]
         curves.setdefault(dataset, {})[model] = [(place, mean) for place, mean in points if mean]
@@ -299,7 +298,7 @@ def rows(results: Results) -> list[dict[str, Any]]:
             found |= rate.columns()
         for name in ("average_precision", "called_precision", "called_recall", "called_doubt"):
             if mean := results.mean(cell, name):
-                found |= mean.columns(name)
+                found[name] = mean
         return found
 
     return study.numbers(results, SCORES, {BASELINE: ""}, ("fit_seconds", "fit_cpu_seconds"), more)

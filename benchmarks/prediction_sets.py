@@ -251,23 +251,9 @@ def sections(records: list[Record], results: Results) -> list[str]:
 
 
 def rows(results: Results) -> list[dict[str, Any]]:
-    rows = []
-    for dataset, noise, model in results.cells:
-        cell = (dataset, noise, model)
-        row: dict[str, Any] = {
-            "dataset": dataset,
-            "noise": noise,
-            "model": model,
-            "splits": len(results.records(*cell)),
-        }
-        row |= {"found": sum(map(is_found, results.records(*cell)))}
-        names = ["rate", "wrong_share", "accuracy", "log_loss"]
-        names += [f"{name} {c:g}: {what}" for name in METHODS for c in COVERAGES for what in ("coverage", "size")]
-        for name in names:
-            if mean := results.mean(cell, name):
-                row |= mean.columns(name)
-        rows.append(row)
-    return rows
+    names = ["rate", "wrong_share", "accuracy", "log_loss"]
+    names += [f"{name} {c:g}: {what}" for name in METHODS for c in COVERAGES for what in ("coverage", "size")]
+    return study.numbers(results, names, {}, more=lambda cell, own: {"found": sum(map(is_found, own))})
 
 
 EXPERIMENT = study.declare(

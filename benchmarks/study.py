@@ -263,18 +263,6 @@ def verdict(results: Results, cell: tuple[Any, ...], model: str, other: str, nam
     return found.verdict(MEASURES[name].sign, level=LEVEL) if found else ""
 
 
-def scored(results: Results, cell: tuple[Any, ...], model: str, names: Any, others: dict[str, str]) -> dict[str, Any]:
-    """Columns of the CSV file: means with their errors, and tests against others, whose names are followed by a suffix."""
-    row: dict[str, Any] = {}
-    for name in names:
-        row |= results.mean((*cell, model), name).columns(name)
-        for other, suffix in others.items():
-            found = None if model == other else against(results, cell, model, other, name)
-            row |= {f"{name}: p{suffix}": found.p if found else ""}
-            row |= {f"{name}: verdict{suffix}": verdict(results, cell, model, other, name)}
-    return row
-
-
 def geometric_mean(values: Any) -> float:
     """Geometric mean; NaN of nothing."""
     values = list(values)
@@ -373,12 +361,21 @@ VARIANTS = ("changed", "log-loss / that of the model as it comes", "of", "better
 def numbers(
     results: Results, names: Any, others: dict[str, str], medians: Any = (), more: Any = lambda cell, own: {}
 ) -> list[dict[str, Any]]:
-    """Rows of the CSV file, one for each cell: facts, means and tests of scores, medians, and what else there is."""
+    """Rows of the CSV file, one for each cell: facts, means and tests of scores, medians, and what else there is.
+
+    Tests are against other models, whose names are followed by a suffix.
+    """
     rows = []
     for cell in results.cells:
         own, facts = results.records(*cell), results.facts(cell[0])
         row = dict(zip(results.names, cell, strict=True)) | {name: facts[name] for name in FACTS if name in facts}
-        row |= {"splits": len(own), **scored(results, cell[:-1], cell[-1], names, others)}
+        row["splits"] = len(own)
+        for name in names:
+            row[name] = results.mean(cell, name)
+            for other, suffix in others.items():
+                found = None if cell[-1] == other else against(results, cell[:-1], cell[-1], other, name)
+                row[f"{name}: p{suffix}"] = found.p if found else ""
+                row[f"{name}: verdict{suffix}"] = verdict(results, cell[:-1], cell[-1], other, name)
         rows.append(row | {name: results.median(cell, name) for name in medians} | more(cell, own))
     return rows
 
