@@ -19,11 +19,11 @@ import warnings
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from scipy.special import softmax
-from scipy.stats import rankdata
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import load_digits
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
@@ -40,12 +40,13 @@ import study
 from legendretron import LegendreCalibrator
 from legendretron.datasets import load_images
 from legendretron.diagnostics.binned_calibration import CalibrationCurve
-from legendretron.experiments import Batch, Experiment, Outcome, Record, Resources, Run
+from legendretron.experiments import Record, Resources, Run
 from legendretron.experiments.experiment import MissingDataError, OnDownload
 from legendretron.experiments.recipes import make_recipe
-from legendretron.experiments.rendering import described, markdown_table, panels_for, save_picture, write_report
+from legendretron.experiments.rendering import markdown_table, panels_for, save_picture
 from legendretron.experiments.results import Mean, Results
 from legendretron.paper.data import find_data, load_prepared
+from study import NOT_RUN
 
 NETWORKS = ("lenet-5-cifar-10", "wideresnet-16-4-cifar-10", "lenet-5-cifar-100")
 #: Rows to train on; all others are to calibrate and to test.
@@ -73,22 +74,11 @@ CLASSIFIERS: dict[str, Callable[[], Any]] = {
 }
 
 
-class Case(NamedTuple):
-    """Predictions on rows that the classifier was not trained on."""
-
-    proba: np.ndarray  #: shape (n, C)
-    y: np.ndarray  #: from 0
-
-
 REAL = (*NETWORKS, *(f"{data} {kind}" for data in TRAINING_ROWS for kind in CLASSIFIERS))
 #: Cases in which temperature scaling is exactly right.
 RIGHT = (*(f"made up, {c} classes" for c in MADE_UP), *(f"{name}{DRAWN}" for name in NETWORKS))
 #: Half of the classifiers, drawn by seed, on which the constants of ``LegendreCalibrator`` were chosen, with other splits.
 CHOSEN_ON = frozenset(np.random.default_rng(0).permutation(REAL)[: len(REAL) // 2].tolist())
-
-
-def names() -> tuple[str, ...]:
-    return (*REAL, *RIGHT)
 
 
 def sizes_of(name: str) -> tuple[int, ...]:
@@ -130,14 +120,20 @@ def _table(data: str, folder: Path | None) -> tuple[np.ndarray, np.ndarray]:
 
 
 @functools.lru_cache(maxsize=1)  # the next run is of the same case
-def load(name: str, folder: Path | None) -> Case:
+def load(name: str, folder: Path | None) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
+    """Predictions ``(n, C)`` on rows that the classifier was not trained on, labels from 0, and facts about both."""
+    p, y = _predictions(name, folder)
+    return p, y, {"rows": len(y), "classes": p.shape[1], "label": name}
+
+
+def _predictions(name: str, folder: Path | None) -> tuple[np.ndarray, np.ndarray]:
     if name.endswith(DRAWN):
-        p = _load_network(name.removesuffix(DRAWN), folder).proba
-        return Case(p, _draw_labels(np.log(np.maximum(p, 1e-300)), np.random.default_rng(0)))
+        p, _ = _load_network(name.removesuffix(DRAWN), folder)
+        return p, _draw_labels(np.log(np.maximum(p, 1e-300)), np.random.default_rng(0))
     if name in RIGHT:
         rng, n_classes = np.random.default_rng(0), int(name.split()[2])
         logits = SPREAD * rng.normal(size=(MADE_UP_ROWS, n_classes))
-        return Case(softmax(TOO_CERTAIN * logits, axis=1), _draw_labels(logits, rng))
+        return softmax(TOO_CERTAIN * logits, axis=1), _draw_labels(logits, rng)
     if name in NETWORKS:
         return _load_network(name, folder)
     data, kind = name.split()
@@ -146,7 +142,7 @@ def load(name: str, folder: Path | None) -> Case:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # good enough to be calibrated
         model = CLASSIFIERS[kind]().fit(X[train], y[train])
-    return Case(model.predict_proba(X[rest]), y[rest])
+    return model.predict_proba(X[rest]), y[rest]
 
 
 def _draw_labels(logits: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -154,17 +150,17 @@ def _draw_labels(logits: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     return labels
 
 
-def _load_network(name: str, folder: Path | None) -> Case:
+def _load_network(name: str, folder: Path | None) -> tuple[np.ndarray, np.ndarray]:
     path = _network_file(name, folder)
     assert path is not None
     with np.load(path) as file:
         p, y = file["predictions"].astype(np.float64), file["ground_truth"].ravel().astype(int)
-    return Case(p / p.sum(axis=1, keepdims=True), y)
+    return p / p.sum(axis=1, keepdims=True), y
 
 
-def split(case: Case, size: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def split(n: int, size: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Rows to calibrate and rows to test."""
-    order = np.random.default_rng(seed).permutation(len(case.y))
+    order = np.random.default_rng(seed).permutation(n)
     return order[:size], order[size:][-TEST_ROWS:]
 
 
@@ -187,38 +183,35 @@ MEASURES = {
 Cell = tuple[str, int]
 
 
-def _means(results: Results, cell: Cell, models: Sequence[str], name: str) -> dict[str, float]:
-    means = {model: results.mean((*cell, model), name) for model in models}
-    return {model: mean.value for model, mean in means.items() if mean}
+def _means(results: Results, cells: Sequence[Cell], models: Sequence[str], name: str) -> pd.DataFrame:
+    """Means over splits, a row for each cell and a column for each model; NaN where it was not run."""
+    values = [
+        [mean.value if (mean := results.mean((*cell, model), name)) else np.nan for model in models] for cell in cells
+    ]
+    return pd.DataFrame(values, [f"{case}, {size:,}" for case, size in cells], models)
 
 
 def _sign(name: str) -> int:
     return 1 if name == "accuracy" else -1
 
 
-def _ranks(results: Results, cells: Sequence[Cell], models: Sequence[str], name: str) -> dict[str, list[float]]:
-    """Rank of each model in each cell by its mean; equal ones share a rank. Models that a cell lacks have none there."""
-    ranks: dict[str, list[float]] = {model: [] for model in models}
-    for cell in cells:
-        means = _means(results, cell, models, name)
-        for model, rank in zip(means, rankdata([-_sign(name) * mean for mean in means.values()]), strict=True):
-            ranks[model].append(float(rank))
-    return ranks
+def _format_table(head: str, values: pd.DataFrame, digits: int, best: pd.DataFrame) -> str:
+    """A table of numbers, the best of them in bold."""
+    texts = values.map(lambda value: NOT_RUN if np.isnan(value) else f"{value:.{digits}f}")
+    texts = texts.mask(best, "**" + texts + "**")
+    return markdown_table(
+        [head, *texts], [[name, *line] for name, line in zip(texts.index, texts.to_numpy(), strict=True)]
+    )
 
 
 def _rank_table(results: Results, cells: Sequence[Cell], models: Sequence[str]) -> str:
-    ranks = {name: _ranks(results, cells, models, name) for name in MEASURES}
-    lines = [
-        [model, *(f"{statistics.fmean(ranks[name][model]):.2f}" if ranks[name][model] else "-" for name in MEASURES)]
-        for model in models
-    ]
-    best = [min(float(line[i]) for line in lines if line[i] != "-") for i in range(1, len(MEASURES) + 1)]
-    for line in lines:
-        line[1:] = [
-            f"**{text}**" if text != "-" and float(text) == top else text
-            for text, top in zip(line[1:], best, strict=True)
-        ]
-    return markdown_table(["calibrator", *(title for title, *_ in MEASURES.values())], lines)
+    """Mean ranks over the cells that have a model; equal means share a rank."""
+    columns = {}
+    for name, (title, *_) in MEASURES.items():
+        ranks = _means(results, cells, models, name).rank(axis=1, ascending=_sign(name) < 0)
+        columns[title] = ranks.mean().map(lambda rank: float(f"{rank:.2f}"))
+    ranks = pd.DataFrame(columns)
+    return _format_table("calibrator", ranks, 2, ranks == ranks.min())
 
 
 def _verdict(results: Results, cell: Cell, other: str, name: str) -> tuple[Mean, str] | None:
@@ -273,16 +266,9 @@ def _times(results: Results, cells: Sequence[Cell], models: Sequence[str]) -> st
 
 def _means_table(results: Results, cells: Sequence[Cell], models: Sequence[str], name: str) -> str:
     _, digits, factor = MEASURES[name]
-    lines = []
-    for case, size in cells:
-        means = _means(results, (case, size), models, name)
-        best = (max if name == "accuracy" else min)(means.values())
-        line = [case, f"{size:,}"]
-        for model in models:
-            text = f"{factor * means[model]:.{digits}f}" if model in means else "-"
-            line.append(f"**{text}**" if means.get(model) == best else text)
-        lines.append(line)
-    return markdown_table(["case", "rows", *models], lines)
+    means = _means(results, cells, models, name)
+    best = means.max(axis=1) if name == "accuracy" else means.min(axis=1)
+    return _format_table("case, rows", factor * means, digits, means.eq(best, axis=0))
 
 
 def _picture(results: Results, cells: Sequence[Cell], path: Path) -> Path:
@@ -290,15 +276,11 @@ def _picture(results: Results, cells: Sequence[Cell], path: Path) -> Path:
     shown = (OURS, SMS, "SVS", "ETS", PRESERVED)
     (axes,) = panels_for([""], (8, 0.2 * len(cells) + 1.4))
     for model, marker in zip(shown, "os^v.", strict=True):
-        xs, ys = [], []
-        for i, cell in enumerate(cells):
-            means = _means(results, cell, (model, TEMPERATURE), "log_loss")
-            if len(means) == 2:
-                xs.append(100.0 * (means[model] / means[TEMPERATURE] - 1.0))
-                ys.append(i)
-        axes.plot(np.clip(xs, *_SHOWN), ys, marker, label=model, alpha=0.8)
+        means = _means(results, cells, (model, TEMPERATURE), "log_loss")
+        above = 100.0 * (means[model] / means[TEMPERATURE] - 1.0)
+        axes.plot(np.clip(above, *_SHOWN), range(len(cells)), marker, label=model, alpha=0.8)
     axes.axvline(0.0, color="grey", linewidth=0.8)
-    axes.set_yticks(range(len(cells)), [f"{case}, {size:,}" for case, size in cells], fontsize=7)
+    axes.set_yticks(range(len(cells)), means.index, fontsize=7)
     axes.set_ylim(len(cells) - 0.5, -0.5)
     axes.set_xlim(_SHOWN[0] - 1, _SHOWN[1] + 1)
     axes.set_xlabel("log-loss relative to temperature scaling, % (beyond the axis: at its end)")
@@ -320,19 +302,16 @@ def _where_temperature_is_right(results: Results, cells: Sequence[Cell]) -> str:
     return markdown_table(["case", "rows", *shown], lines)
 
 
-def report(records: list[Record], folder: Path) -> list[Path]:
-    """Write ``calibration.md``, ``.csv`` and ``.png``."""
-    records = study.in_order(records, dataset=EXPERIMENT.datasets, size=EXPERIMENT.sizes, model=EXPERIMENT.models)
-    results = Results(records, "dataset", "size", "model")
-    cells = list(dict.fromkeys(cell[:2] for cell in results.cells))
+def sections(records: list[Record], results: Results) -> list[str]:
+    """The report."""
+    cells = study.cells_of(results)
     right_cells, real = ([cell for cell in cells if (cell[0] in RIGHT) is wanted] for wanted in (True, False))
     unseen, seen = ([cell for cell in real if (cell[0] in CHOSEN_ON) is used] for used in (False, True))
     shown = [model for model in EXPERIMENT.models if model in results.values_of("model")]
-    counts, splits = {len(own) for own in results.cells.values()}, EXPERIMENT.seeds
+    splits = max(map(len, results.cells.values()))
     level = f"{100 * (1 - LEVEL):g} %"
-    sections = [
-        "# Calibration of fitted classifiers",
-        f"`LegendreCalibrator()` and others on {len(real)} cases, {max(counts)} splits each: predictions of three public "
+    parts = [
+        f"`LegendreCalibrator()` and others on {len(real)} cases, {splits} splits each: predictions of three public "
         "networks, and of logistic regression, a network trained until it is overconfident, gradient boosting and a random "
         "forest. Probabilities below 1e-15 count as that in the log-loss. The smooth calibration error is of the predicted "
         "class (relplot), the classwise one the mean over classes, with 15 bins.",
@@ -341,9 +320,6 @@ def report(records: list[Record], folder: Path) -> list[Path]:
         f"predictions that are right but for a temperature. {len(unseen)} cases are of the other half, and tell how well it "
         f"does; the {len(seen)} of the first half are shown apart. The form of the map and its other penalties are older, "
         "and were chosen on some cases of both halves.",
-        ""
-        if counts == {splits}
-        else f"**Incomplete: {splits} splits are planned, here are {min(counts)} to {max(counts)}.**",
         *(
             part
             for title, group in (("the other half", unseen), ("the half of the choice", seen))
@@ -374,13 +350,18 @@ def report(records: list[Record], folder: Path) -> list[Path]:
         _times(results, cells, shown),
     ]
     for name, (title, *_) in MEASURES.items():
-        sections += [f"## {title[0].upper()}{title[1:]}", _means_table(results, cells, shown, name)]
-    sections += ["## How it was run", described(records)]
-    rows = []
-    for case, size, model in results.cells:
-        row = {"case": case, "rows": size, "calibrator": model, "splits": len(results.cells[case, size, model])}
-        rows.append(row | {name: results.mean((case, size, model), name).value for name in MEASURES})
-    return write_report(folder, "calibration", sections, rows, _picture(results, real, folder / "calibration.png"))
+        parts += [f"## {title[0].upper()}{title[1:]}", _means_table(results, cells, shown, name)]
+    return parts
+
+
+def pictures(results: Results, folder: Path) -> list[Path]:
+    """The picture of the real cases."""
+    cells = [cell for cell in study.cells_of(results) if cell[0] not in RIGHT]
+    return [_picture(results, cells, folder / "calibration.png")]
+
+
+def rows(results: Results) -> list[dict[str, Any]]:
+    return study.numbers(results, MEASURES, {})
 
 
 SPLITS = 5
@@ -488,46 +469,40 @@ def scores(y: np.ndarray, p: np.ndarray) -> dict[str, float]:
     }
 
 
-def measure(model: str, p: np.ndarray, y: np.ndarray, test: np.ndarray, y_test: np.ndarray) -> dict[str, Any]:
+def measure(run: Run, p: np.ndarray, y: np.ndarray) -> dict[str, Any]:
+    """Calibrate some predictions of a case, and test the calibrator on others."""
+    model, (own, test) = run.model, split(len(y), run.size, run.seed)
+    warm_up(model)
     gc.collect()  # what earlier runs have left is not this one's to collect
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of peers, about classes without rows
         began = time.perf_counter()
-        predict = MODELS[model](p, y)
+        predict = MODELS[model](p[own], y[own])
         fitted = time.perf_counter()
-        found = np.asarray(predict(test), dtype=np.float64)
+        found = np.asarray(predict(p[test]), dtype=np.float64)
         predicted = time.perf_counter()
     package = _PACKAGES.get(model)
     return {
-        **scores(y_test, found / found.sum(axis=1, keepdims=True)),
+        **scores(y[test], found / found.sum(axis=1, keepdims=True)),
         "fit_seconds": (predicted if model == VENN_ABERS else fitted) - began,
         "predict_seconds": predicted - fitted,
         **({} if package is None else {package: version(package)}),
     }
 
 
-@study.one_thread(settings)
-def execute(batch: Batch, resources: Resources) -> Outcome:
-    case = load(batch.dataset, resources.data)
-    warm_up(batch.model)
-    results = []
-    for run in batch.runs:
-        cal, test = split(case, run.size, run.seed)
-        results.append(measure(batch.model, case.proba[cal], case.y[cal], case.proba[test], case.y[test]))
-    return Outcome({"rows": len(case.y), "classes": case.proba.shape[1], "label": batch.dataset}, results)
-
-
-EXPERIMENT = Experiment(
-    name="calibration",
-    title="Calibration of fitted classifiers",
-    datasets=names(),
+EXPERIMENT = study.declare(
+    "calibration",
+    "Calibration of fitted classifiers",
+    measure,
+    sections,
+    rows,
+    load=load,
+    pictures=pictures,
+    datasets=(*REAL, *RIGHT),
     models=tuple(MODELS),
     settings=settings,
-    execute=execute,
-    report=report,
     seeds=SPLITS,
     sizes=(200, 300, 1000, 5000),
-    by_split=True,
     left_out=left_out,
     find_data=find,
 )

@@ -10,10 +10,7 @@ drawn where all differ), to the first annotator alone, and to right labels. Tabl
 
 from __future__ import annotations
 
-import functools
-import itertools
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,9 +20,9 @@ import other_tables
 import study
 from legendretron import LegendreTronClassifier
 from legendretron.datasets import symmetric_noise
-from legendretron.experiments import Batch, Experiment, Outcome, Record, Resources
+from legendretron.experiments import Record, Run
 from legendretron.experiments.recipes import make_recipe
-from legendretron.experiments.rendering import as_text, described, mark, markdown_table, write_report
+from legendretron.experiments.rendering import as_text, mark, markdown_table
 from legendretron.experiments.results import Results
 from prediction_sets import LARGE, TABLES
 from study import LEVEL, MEASURES
@@ -64,24 +61,18 @@ def settings(model: str, table: str) -> dict[str, Any]:
     return {**make_recipe(LegendreTronClassifier()), "labels": model, "annotators": ANNOTATORS, "wrong": WRONG}
 
 
-@functools.cache
-def _warm_up() -> None:
-    study.warm_up(LegendreTronClassifier(random_state=0))
+def make(model: str, sparse: bool) -> Any:
+    """An estimator to warm up by."""
+    return LegendreTronClassifier(random_state=0)
 
 
-@study.one_thread(settings)
-def execute(batch: Batch, resources: Resources) -> Outcome:
-    X, y, facts = other_tables.load(batch.dataset, resources.data)
-    _warm_up()
-    runs = []
-    for run in batch.runs:
-        train, _, test = label_noise.noisy_split(y, 0.0, run.seed)
-        n_classes = int(y.max()) + 1
-        given = LABELS[batch.model](draw_votes(y[train], n_classes, run.seed), n_classes, y[train], run.seed)
-        estimator = LegendreTronClassifier(random_state=run.seed)
-        found = study.fit_and_score(estimator, X[train], given, X[test], y[test])
-        runs.append(found | label_noise.estimated_rate(estimator))
-    return Outcome(facts, runs)
+def measure(run: Run, X: np.ndarray, y: np.ndarray) -> dict[str, Any]:
+    train, _, test = label_noise.noisy_split(y, 0.0, run.seed)
+    n_classes = int(y.max()) + 1
+    given = LABELS[run.model](draw_votes(y[train], n_classes, run.seed), n_classes, y[train], run.seed)
+    estimator = LegendreTronClassifier(random_state=run.seed)
+    found = study.fit_and_score(estimator, X[train], given, X[test], y[test])
+    return found | label_noise.estimated_rate(estimator)
 
 
 def _counts(results: Results, tables: list[str], name: str) -> str:
@@ -97,20 +88,16 @@ def _counts(results: Results, tables: list[str], name: str) -> str:
     )
 
 
-def report(records: list[Record], folder: Path) -> list[Path]:
-    """Write ``crowd_labels.md`` and ``.csv``."""
-    records = study.in_order(records, dataset=TABLES, model=list(LABELS))
-    results = Results(records, "dataset", "model")
+def sections(records: list[Record], results: Results) -> list[str]:
+    """The report."""
     tables, splits = results.values_of("dataset"), max(map(len, results.cells.values()))
     models = [name for name in LABELS if name in results.values_of("model")]
-    sections = [
-        "# Votes of several annotators",
+    parts = [
         f"`LegendreTronClassifier()` is fitted to the votes of {ANNOTATORS} annotators, each of them wrong in "
         f"{100 * WRONG:g} % of the rows, on {len(tables)} tables of KEEL, {splits} splits each. Test labels are correct. "
         f"Paired t-tests against the {MAJORITY} at {100 * (1 - LEVEL):g} %: **better**, *worse*.",
         "How votes are put together was chosen, among six ways, by the log-loss of one to five splits of "
         f"{', '.join(CHOSEN_ON)}.",
-        study.incomplete(results, len(TABLES), SPLITS),
     ]
     for name in SCORES:
         lines = []
@@ -124,26 +111,26 @@ def report(records: list[Record], folder: Path) -> list[Path]:
             f"{SOFT.capitalize()} against the {MAJORITY}: {_counts(results, tables, name)}. Without the tables of the "
             f"choice: {_counts(results, others, name)}."
         )
-        sections += [f"## {MEASURES[name].title.capitalize()}", told, markdown_table(["table", *models], lines)]
-    sections += ["## How it was run", described(records)]
-    numbers = [
-        {"dataset": table, "model": model, **study.scored(results, (table,), model, SCORES, {MAJORITY: ""})}
-        for table, model in itertools.product(tables, models)
-        if results.records(table, model)
-    ]
-    return write_report(folder, "crowd_labels", sections, numbers)
+        parts += [f"## {MEASURES[name].title.capitalize()}", told, markdown_table(["table", *models], lines)]
+    return parts
 
 
-EXPERIMENT = Experiment(
-    name="crowd_labels",
-    title="Votes of several annotators",
+def rows(results: Results) -> list[dict[str, Any]]:
+    return study.numbers(results, SCORES, {MAJORITY: ""})
+
+
+EXPERIMENT = study.declare(
+    "crowd_labels",
+    "Votes of several annotators",
+    measure,
+    sections,
+    rows,
+    load=other_tables.load,
+    make=make,
     datasets=TABLES,
     models=tuple(LABELS),
     settings=settings,
-    execute=execute,
-    report=report,
     seeds=SPLITS,
-    by_split=True,
     cost=lambda run: 20.0 if run.dataset in LARGE else 1.0,
     find_data=other_tables.find,
 )

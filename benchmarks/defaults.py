@@ -9,14 +9,12 @@ follow each other, so that the ratio of two times is of the same minute. A sweep
 
 from __future__ import annotations
 
-import functools
 import importlib
 import math
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,9 +30,9 @@ from sklearn.preprocessing import StandardScaler
 
 import study
 from legendretron import LegendreTronClassifier
-from legendretron.experiments import Batch, Experiment, Outcome, Record, Resources, Run
+from legendretron.experiments import Record, Run
 from legendretron.experiments.recipes import chosen_strengths, make_recipe
-from legendretron.experiments.rendering import described, markdown_table, write_report
+from legendretron.experiments.rendering import markdown_table
 from legendretron.experiments.results import Results
 from study import BASELINE, MEASURES, NOT_RUN, OURS
 
@@ -144,23 +142,18 @@ def change_constants(constants: Mapping[str, float]) -> Iterator[None]:
             setattr(*place, value)
 
 
-@functools.cache
-def warm_up(model: str, sparse: bool) -> None:
-    study.warm_up(MODELS[model].make(0, sparse), sparse)
+def make(model: str, sparse: bool) -> Any:
+    """An estimator to warm up by."""
+    return MODELS[model].make(0, sparse)
 
 
-@study.one_thread(settings)
-def execute(batch: Batch, resources: Resources) -> Outcome:
-    X, y, facts = study.load(batch.dataset, resources.data)
-    warm_up(batch.model, issparse(X))
-    runs = []
-    for run in batch.runs:
-        train, test = train_test_split(np.arange(len(y)), test_size=0.2, random_state=run.seed, stratify=y)
-        estimator = MODELS[batch.model].make(run.seed, issparse(X))
-        with change_constants(MODELS[batch.model].constants):
-            found = study.fit_and_score(estimator, X[train], y[train], X[test], y[test])
-        runs.append(found | (chosen_strengths(estimator) if isinstance(estimator, LegendreTronClassifier) else {}))
-    return Outcome(facts, runs)
+def measure(run: Run, X: Any, y: np.ndarray) -> dict[str, Any]:
+    """Fit the model of a run to four fifths of the rows, and test it on the others."""
+    train, test = train_test_split(np.arange(len(y)), test_size=0.2, random_state=run.seed, stratify=y)
+    estimator = MODELS[run.model].make(run.seed, issparse(X))
+    with change_constants(MODELS[run.model].constants):
+        found = study.fit_and_score(estimator, X[train], y[train], X[test], y[test])
+    return found | (chosen_strengths(estimator) if isinstance(estimator, LegendreTronClassifier) else {})
 
 
 # --- the report ---
@@ -238,10 +231,8 @@ def promises(results: Results, datasets: Sequence[str]) -> list[str]:
     ]
 
 
-def report(records: list[Record], folder: Path) -> list[Path]:
-    """Write ``defaults.md`` and ``.csv``."""
-    records = study.in_order(records, dataset=DATASETS, model=list(MODELS))
-    results = Results(records, "dataset", "model")
+def sections(records: list[Record], results: Results) -> list[str]:
+    """The report."""
     cells, run = study.cells_of(results), results.values_of("model")
     main, variants = ([model for model in group if model in run] for group in (MAIN, ABLATION))
     strengths = []
@@ -250,11 +241,9 @@ def report(records: list[Record], folder: Path) -> list[Path]:
             logistic, *medians = chosen(own).values()
             shown = [f"{median:.2g}" if median else NOT_RUN for median in medians]
             strengths.append([results.facts(dataset)["label"], f"{logistic} of {len(own)}", *shown])
-    sections = [
-        "# Default settings compared with other classifiers",
+    return [
         _INTRODUCTION,
         study.DISCLOSURE,
-        study.missing(records, EXPERIMENT),
         study.scores_table(results, cells, main, ["accuracy", "log_loss"], BASELINE),
         study.unconverged(records, main),
         "## What was promised, and what holds",
@@ -284,11 +273,14 @@ def report(records: list[Record], folder: Path) -> list[Path]:
         markdown_table(
             study.VARIANTS, study.variants_table(results, cells, zip(variants, variants, strict=True), OURS)
         ),
-        described(records),
     ]
-    times = ("fit_seconds", "fit_cpu_seconds", "predict_seconds")
-    rows = study.numbers(results, SCORES, {BASELINE: ""}, times, lambda cell, own: chosen(own))
-    return write_report(folder, "defaults", sections, rows)
+
+
+TIMES = ("fit_seconds", "fit_cpu_seconds", "predict_seconds")
+
+
+def rows(results: Results) -> list[dict[str, Any]]:
+    return study.numbers(results, SCORES, {BASELINE: ""}, TIMES, lambda cell, own: chosen(own))
 
 
 _INTRODUCTION = (
@@ -299,16 +291,17 @@ _INTRODUCTION = (
     "Every run has one thread."
 )
 
-EXPERIMENT = Experiment(
-    name="defaults",
-    title="Default settings compared with other classifiers",
+EXPERIMENT = study.declare(
+    "defaults",
+    "Default settings compared with other classifiers",
+    measure,
+    sections,
+    rows,
+    make=make,
     datasets=DATASETS,
     models=tuple(MODELS),
     settings=settings,
-    execute=execute,
-    report=report,
     seeds=SEEDS,
-    by_split=True,
     left_out=left_out,
     cost=study.cost,
     find_data=study.find,

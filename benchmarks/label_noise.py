@@ -10,7 +10,6 @@ different machines, and their files of results put into one folder. cleanlab com
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 import statistics
@@ -36,9 +35,9 @@ from sklearn.preprocessing import StandardScaler
 import study
 from legendretron import LegendreTronClassifier, MultinomialLogisticClassifier
 from legendretron.datasets import flip_labels, pair_transition, symmetric_transition
-from legendretron.experiments import Batch, Experiment, Outcome, Record, Resources
+from legendretron.experiments import Experiment, Record, Run
 from legendretron.experiments.recipes import chosen_strengths, make_recipe
-from legendretron.experiments.rendering import as_text, described, draw_curves, mark, markdown_table, write_report
+from legendretron.experiments.rendering import as_text, draw_curves, mark, markdown_table
 from legendretron.experiments.results import Mean, Results
 from legendretron.paper.libsvm import published_accuracies
 from study import BASELINE, LEVEL, LOGISTIC, MEASURES, NOT_RUN, OURS
@@ -274,8 +273,10 @@ def _called_table(results: Results, noises: Sequence[float], models: Sequence[st
     return markdown_table(["wrong labels", *models], [[noise_name(n), *(text(n, m) for m in models)] for n in noises])
 
 
-def _picture(results: Results, noises: Sequence[float], models: Sequence[str], path: Path) -> Path:
+def pictures(results: Results, folder: Path) -> list[Path]:
     """A panel for each data set: accuracy by symmetric noise as a line, and by pair flips beside it."""
+    noises = results.values_of("noise")
+    models = [model for model in EXPERIMENT.models if model in results.values_of("model")]
     places = {noise: 100 * noise for noise in sorted(noises) if noise != PAIRS}
     beside = max(places.values(), default=0.0) + 12.0
     curves: dict[str, dict[str, list[tuple[float, Mean]]]] = {}
@@ -284,10 +285,11 @@ def _picture(results: Results, noises: Sequence[float], models: Sequence[str], p
         points += [(beside, Mean(math.nan, math.nan, 1)), (beside, results.mean((dataset, PAIRS, model), "accuracy"))]
         curves.setdefault(dataset, {})[model] = [(place, mean) for place, mean in points if mean]
     ticks = {place: f"{place:g}" for place in places.values()} | ({beside: "pairs"} if PAIRS in noises else {})
-    return draw_curves(curves, path, ("wrong training labels in %", "test accuracy in %"), ticks)
+    axes = ("wrong training labels in %", "test accuracy in %")
+    return [draw_curves(curves, folder / "label_noise_accuracy.png", axes, ticks)]
 
 
-def numbers(results: Results) -> list[dict[str, Any]]:
+def rows(results: Results) -> list[dict[str, Any]]:
     """Rows of the CSV file, which have what was found of wrong labels, too."""
 
     def more(cell: tuple[Any, ...], own: list[Record]) -> dict[str, Any]:
@@ -296,16 +298,14 @@ def numbers(results: Results) -> list[dict[str, Any]]:
             found |= rate.columns()
         for name in ("average_precision", "called_precision", "called_recall", "called_doubt"):
             if mean := results.mean(cell, name):
-                found |= mean.columns(name)
+                found[name] = mean
         return found
 
     return study.numbers(results, SCORES, {BASELINE: ""}, ("fit_seconds", "fit_cpu_seconds"), more)
 
 
-def report(records: list[Record], folder: Path) -> list[Path]:
-    """Write ``label_noise.md``, ``.csv`` and a picture."""
-    records = study.in_order(records, dataset=EXPERIMENT.datasets, noise=EXPERIMENT.noise, model=EXPERIMENT.models)
-    results = Results(records, "dataset", "noise", "model")
+def sections(records: list[Record], results: Results) -> list[str]:
+    """The report."""
     noises = [noise for noise in EXPERIMENT.noise if noise in results.values_of("noise")]
     models = [model for model in EXPERIMENT.models if model in results.values_of("model")]
     versions = ", ".join(dict.fromkeys(record["cleanlab"] for record in records if record.get("cleanlab")))
@@ -314,13 +314,10 @@ def report(records: list[Record], folder: Path) -> list[Path]:
         """Models of which some run has a measurement."""
         return [m for m in models if any(r["model"] == m and r.get(name) is not None for r in records)]
 
-    picture = _picture(results, noises, models, folder / "label_noise_accuracy.png")
-    sections = [
-        "# Label noise",
+    parts = [
         _introduction(EXPERIMENT),
         study.DISCLOSURE,
         "\n".join(f"- **{model}**: {ABOUT[model]}" for model in models),
-        study.missing(records, EXPERIMENT),
         "## Better and worse",
         f"In how many cells, each a data set and a noise, a model is significantly better / worse than {BASELINE}.",
     ]
@@ -331,18 +328,18 @@ def report(records: list[Record], folder: Path) -> list[Path]:
             [title, *(study.counts(results, cells, model, BASELINE, name) for model in others)]
             for title, cells in groups.items()
         ]
-        sections += [f"{MEASURES[name].title.capitalize()}:", markdown_table(["wrong labels", *others], lines)]
-    sections += [
-        f"![Accuracy by noise, a panel for each data set]({picture.name})",
+        parts += [f"{MEASURES[name].title.capitalize()}:", markdown_table(["wrong labels", *others], lines)]
+    parts += [
+        "![Accuracy by noise, a panel for each data set](label_noise_accuracy.png)",
         "Test accuracy by wrong training labels, mean over the splits.",
     ]
     for noise in noises:
-        sections.append(f"## Wrong labels: {noise_name(noise)}" if noise else "## No wrong labels")
+        parts.append(f"## Wrong labels: {noise_name(noise)}" if noise else "## No wrong labels")
         for name, title in (("accuracy", "Accuracy in %:"), ("log_loss", "Log-loss:")):
             cells = study.cells_of(results, noise)
-            sections += [title, study.scores_table(results, cells, models, [name], BASELINE, errors=True)]
+            parts += [title, study.scores_table(results, cells, models, [name], BASELINE, errors=True)]
     if with_rates := having("rate"):
-        sections += [
+        parts += [
             "## How many are wrong",
             "The estimated share of wrong labels, `noise_rate_`, in %: its mean over the splits, the largest error of an "
             "estimate from the true share of the same rows, in percentage points, and how many intervals hold the "
@@ -350,26 +347,24 @@ def report(records: list[Record], folder: Path) -> list[Path]:
             rates_table(results, study.cells_of(results), with_rates),
         ]
     if with_doubts := having("average_precision"):
-        sections += _doubts_section(results, [noise for noise in noises if noise], with_doubts)
+        parts += _doubts_section(results, [noise for noise in noises if noise], with_doubts)
     if paper := _paper_table(results, models):
-        sections += [
+        parts += [
             "## The paper's means",
             "The paper prints mean accuracies of LegendreTron over 20 splits with wrong training labels; these were not "
             "run again here. Its splits are others and not stratified. Bold: met, which is at most one combined standard "
             "error below. Data of which only a subset is at hand are left out.",
             paper,
         ]
-    sections += [
+    parts += [
         "## Times",
         "Median seconds of a fit without wrong labels, with all that the model does to choose its settings. Doubts "
         "in labels are not counted.",
         study.times_table(results, study.cells_of(results, 0.0), models),
         study.unconverged(records, models),
-        "## How it was run",
-        f"Splits and their noise are seeded by the number of the split."
-        f"{f' cleanlab {versions}.' if versions else ''} {described(records)}",
+        f"Splits and their noise are seeded by the number of the split.{f' cleanlab {versions}.' if versions else ''}",
     ]
-    return write_report(folder, "label_noise", sections, numbers(results), picture)
+    return parts
 
 
 def _doubts_section(results: Results, noises: Sequence[float], models: Sequence[str]) -> list[str]:
@@ -498,15 +493,9 @@ def settings(model: str, dataset: str) -> dict[str, Any]:
     return {**MODELS[model].settings, **SHARED}
 
 
-@functools.cache
-def warm_up(model: str, sparse: bool) -> None:
-    study.warm_up(MODELS[model].make(0, sparse, symmetric_transition(3, 0.1)), sparse)
-
-
-@study.one_thread(settings)
-def execute(batch: Batch, resources: Resources) -> Outcome:
-    X, y, facts = study.load(batch.dataset, resources.data)
-    return Outcome(facts, measure(batch, X, y, 0 if issparse(X) else DOUBTED_SPLITS))
+def make(model: str, sparse: bool) -> Any:
+    """An estimator to warm up by."""
+    return MODELS[model].make(0, sparse, symmetric_transition(3, 0.1))
 
 
 def noisy_split(y: np.ndarray, noise: float, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -517,25 +506,25 @@ def noisy_split(y: np.ndarray, noise: float, seed: int) -> tuple[np.ndarray, np.
     return train, labels, test
 
 
-def measure(batch: Batch, X: Any, y: np.ndarray, doubted_splits: int) -> list[dict[str, Any]]:
-    """Fit the model of a batch to four fifths of the rows, with wrong labels among them, and test it on the others."""
-    model = MODELS[batch.model]
-    warm_up(batch.model, issparse(X))
-    runs = []
-    for run in batch.runs:
-        train, labels, test = noisy_split(y, run.noise, run.seed)
-        wrong = labels != y[train]
-        estimator = model.make(run.seed, issparse(X), transition(run.noise, int(y.max()) + 1))
-        found = study.fit_and_score(estimator, X[train], labels, X[test], y[test])
-        found |= {"wrong_share": float(wrong.mean()), **estimated_rate(estimator)}
-        if run.seed < doubted_splits:
-            found |= judge_doubts(batch.model, estimator, X[train], labels, wrong)
-        if isinstance(estimator, LegendreTronClassifier):
-            found |= chosen_strengths(estimator)
-        if isinstance(estimator, WithCleanlab):
-            found["cleanlab"] = estimator.version_
-        runs.append(found)
-    return runs
+def measure(run: Run, X: Any, y: np.ndarray) -> dict[str, Any]:
+    """Measure a run, and judge doubts in training labels where there is time for it."""
+    return fit_noisy(run, X, y, doubted=run.seed < DOUBTED_SPLITS and not issparse(X))
+
+
+def fit_noisy(run: Run, X: Any, y: np.ndarray, *, doubted: bool = False) -> dict[str, Any]:
+    """Fit the model of a run to four fifths of the rows, with wrong labels among them, and test it on the others."""
+    train, labels, test = noisy_split(y, run.noise, run.seed)
+    wrong = labels != y[train]
+    estimator = MODELS[run.model].make(run.seed, issparse(X), transition(run.noise, int(y.max()) + 1))
+    found = study.fit_and_score(estimator, X[train], labels, X[test], y[test])
+    found |= {"wrong_share": float(wrong.mean()), **estimated_rate(estimator)}
+    if doubted:
+        found |= judge_doubts(run.model, estimator, X[train], labels, wrong)
+    if isinstance(estimator, LegendreTronClassifier):
+        found |= chosen_strengths(estimator)
+    if isinstance(estimator, WithCleanlab):
+        found["cleanlab"] = estimator.version_
+    return found
 
 
 def estimated_rate(estimator: Any) -> dict[str, float]:
@@ -566,17 +555,19 @@ def judge_doubts(model: str, estimator: Any, X: Any, labels: np.ndarray, wrong: 
     }
 
 
-EXPERIMENT = Experiment(
-    name="label_noise",
-    title="Label noise",
+EXPERIMENT = study.declare(
+    "label_noise",
+    "Label noise",
+    measure,
+    sections,
+    rows,
+    make=make,
+    pictures=pictures,
     datasets=DATASETS,
     models=tuple(MODELS),
     settings=settings,
-    execute=execute,
-    report=report,
     seeds=SPLITS,
     noise=tuple(NOISES.values()),
-    by_split=True,
     left_out=lambda run: (run.dataset, run.noise) in HOPELESS,
     cost=study.cost,
     find_data=study.find,

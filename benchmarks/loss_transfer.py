@@ -27,9 +27,9 @@ from sklearn.model_selection import train_test_split
 import study
 from legendretron import LegendreTronClassifier, Link, distill
 from legendretron.datasets import flip_labels, load_images, symmetric_transition
-from legendretron.experiments import Batch, Experiment, Outcome, Record, Resources
+from legendretron.experiments import Record, Resources, Run
 from legendretron.experiments.recipes import chosen_strengths, make_recipe
-from legendretron.experiments.rendering import described, markdown_table, write_report
+from legendretron.experiments.rendering import markdown_table
 from legendretron.experiments.results import Results
 from legendretron.paper.data import find_data, load_prepared
 from study import BASELINE, LEVEL, LOGISTIC, MEASURES, OURS
@@ -171,29 +171,31 @@ def settings(model: str, dataset: str) -> dict[str, Any]:
     return {"estimator": "LegendreTronClassifier(link=learned)", **learning, **distilling, **shared}
 
 
-@study.one_thread(settings)
-def execute(batch: Batch, resources: Resources) -> Outcome:
-    """Learn a loss on the source if the model needs one, fit it to the target, and test it."""
-    runs = []
-    for run in batch.runs:
-        source, target, test = TASKS[batch.dataset].draw(resources.data, run.seed)
-        found: dict[str, Any] = {}
-        began = time.perf_counter()
-        if batch.model == BASELINE:
-            estimator = study.logistic(False)
-        elif batch.model == OURS:
-            estimator = LegendreTronClassifier(random_state=run.seed)
-        else:
-            link, found = learn_on(source, "canonical" if batch.model == CANONICAL else "composite", run.seed)
-            estimator = LegendreTronClassifier(link, random_state=run.seed)
-        found["learn_seconds"] = time.perf_counter() - began
-        found |= study.fit_and_score(estimator, *target, *test)
-        if batch.model in TRANSFERRED:
-            found |= {"gradient_norm": estimator.gradient_norm_, "certified": estimator.converged_}
-        runs.append(found | (chosen_strengths(estimator) if isinstance(estimator, LegendreTronClassifier) else {}))
+def load(task: str, data: Path | None) -> tuple[Any, Any, dict[str, Any]]:
+    """A function that draws source, target and rows to test on, and facts about them."""
+    draw = functools.partial(TASKS[task].draw, data)
+    source, target, test = draw(0)
     facts = {"rows": len(target[1]), "source_rows": len(source[1]), "test_rows": len(test[1])}
-    facts |= {"features": target[0].shape[1], "classes": int(target[1].max()) + 1, "label": batch.dataset}
-    return Outcome(facts, runs)
+    return draw, None, facts | {"features": target[0].shape[1], "classes": int(target[1].max()) + 1, "label": task}
+
+
+def measure(run: Run, draw: Callable[[int], tuple[Rows, Rows, Rows]], _: None) -> dict[str, Any]:
+    """Learn a loss on the source if the model needs one, fit it to the target, and test it."""
+    source, target, test = draw(run.seed)
+    found: dict[str, Any] = {}
+    began = time.perf_counter()
+    if run.model == BASELINE:
+        estimator = study.logistic(False)
+    elif run.model == OURS:
+        estimator = LegendreTronClassifier(random_state=run.seed)
+    else:
+        link, found = learn_on(source, "canonical" if run.model == CANONICAL else "composite", run.seed)
+        estimator = LegendreTronClassifier(link, random_state=run.seed)
+    found["learn_seconds"] = time.perf_counter() - began
+    found |= study.fit_and_score(estimator, *target, *test)
+    if run.model in TRANSFERRED:
+        found |= {"gradient_norm": estimator.gradient_norm_, "certified": estimator.converged_}
+    return found | (chosen_strengths(estimator) if isinstance(estimator, LegendreTronClassifier) else {})
 
 
 def find(dataset: str, resources: Resources, on_download: Any) -> str:
@@ -206,10 +208,8 @@ def find(dataset: str, resources: Resources, on_download: Any) -> str:
 SCORES = ("accuracy", "log_loss", "brier", "calibration_error")
 
 
-def report(records: list[Record], folder: Path) -> list[Path]:
-    """Write ``loss_transfer.md`` and ``.csv``."""
-    records = study.in_order(records, dataset=list(TASKS), model=EXPERIMENT.models)
-    results = Results(records, "dataset", "model")
+def sections(records: list[Record], results: Results) -> list[str]:
+    """The report."""
     cells, models = study.cells_of(results), results.values_of("model")
     sizes = sorted({results.facts(task)["rows"] for (task,) in cells})
     own = [record for record in records if record["model"] in TRANSFERRED]
@@ -225,15 +225,13 @@ def report(records: list[Record], folder: Path) -> list[Path]:
             names = ("mean_kl", "max_difference", "agreement")
             kl, most, agreement = (results.median((task, model), f"gap_{name}") for name in names)
             gaps.append([task, f"{kl:.4f}", f"{most:.2f}", f"{100 * agreement:.1f} %"])
-    sections = [
-        "# Loss transfer",
+    return [
         f"A loss is learned on {' or '.join(f'{size:,}' for size in sizes)} rows of a source and kept. With it, "
         "`LegendreTronClassifier(link=...)` is trained on as many rows of a target: a convex problem, solved to the minimum. "
         f"Beside it, `{BASELINE}` and `{OURS}` are fitted to the same target rows; all choose their penalty by "
         f"cross-validation. {max(map(len, results.cells.values()))} repetitions with other rows; paired t-tests at "
         f"{100 * (1 - LEVEL):g} %.",
         "\n".join(f"- {task}: {TASKS[task].note}." for (task,) in cells),
-        study.incomplete(results, len(TASKS), REPETITIONS, "repetitions", "tasks"),
         "## Scores on the target",
         f"Accuracy / log-loss, means with standard errors; bold: better than {BASELINE}, italic: worse.",
         study.scores_table(results, cells, models, SCORES[:2], BASELINE, errors=True),
@@ -247,25 +245,25 @@ def report(records: list[Record], folder: Path) -> list[Path]:
         "## What distilling leaves",
         "Between the composite link that was learned on the source and the canonical link nearest to it; medians:",
         markdown_table(["task", "mean KL divergence", "largest difference", "same class predicted"], gaps),
-        "## How it was run",
-        described(records),
     ]
+
+
+def rows(results: Results) -> list[dict[str, Any]]:
     others = {BASELINE: ", logistic", OURS: ", default"}
-    return write_report(
-        folder, "loss_transfer", sections, study.numbers(results, SCORES, others, ("learn_seconds", "fit_seconds"))
-    )
+    return study.numbers(results, SCORES, others, ("learn_seconds", "fit_seconds"))
 
 
-EXPERIMENT = Experiment(
-    name="loss_transfer",
-    title="Losses learned on one problem and used on another",
+EXPERIMENT = study.declare(
+    "loss_transfer",
+    "Loss transfer",
+    measure,
+    sections,
+    rows,
+    load=load,
     datasets=tuple(TASKS),
     models=(BASELINE, OURS, *TRANSFERRED),
     settings=settings,
-    execute=execute,
-    report=report,
     seeds=REPETITIONS,
-    by_split=True,
     find_data=find,
 )
 

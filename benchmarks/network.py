@@ -30,8 +30,8 @@ import other_tables
 import study
 from legendretron import LegendreNetClassifier, LegendreTronClassifier
 from legendretron.estimators import network as estimators
-from legendretron.experiments import Batch, Experiment, Outcome, Record, Resources, Run
-from legendretron.experiments.rendering import described, markdown_table, write_report
+from legendretron.experiments import Record, Resources, Run
+from legendretron.experiments.rendering import markdown_table
 from legendretron.experiments.results import Results
 from legendretron.networks import inputs
 from study import BASELINE, MEASURES
@@ -220,30 +220,22 @@ def change_encoding(model: str) -> Iterator[None]:
         inputs._PARTS = usual
 
 
-@functools.cache
-def warm_up(model: str) -> None:
-    """Compile what models of this library need."""
-    if model.startswith("Legendre"):
-        study.warm_up(make(model, 0))
+def example(model: str, sparse: bool) -> Any:
+    """An estimator to warm up by; none of other libraries."""
+    return make(model, 0) if model.startswith("Legendre") else None
 
 
-@study.one_thread(settings)
-def execute(batch: Batch, resources: Resources) -> Outcome:
-    X, y, facts = load(batch.dataset, resources.data)
-    warm_up(batch.model)
-    runs = []
-    for run in batch.runs:
-        train, labels, test = label_noise.noisy_split(y, run.noise, run.seed)
-        estimator = make(batch.model, run.seed)
-        with keep_held_out_logits() as kept, change_encoding(batch.model):
-            found = study.fit_and_score(estimator, X[train], labels, X[test], y[test])
-        if batch.model == NETWORK and run.noise == 0.0 and not estimator.is_linear_ and estimator.noise_rate_ == 0.0:
-            found["other_links"] = other_links(estimator, kept[0], X[test], y[test])
-        found |= {"wrong_share": float((labels != y[train]).mean()), **label_noise.estimated_rate(estimator)}
-        if hasattr(estimator, "is_linear_"):
-            found["is_linear"] = bool(estimator.is_linear_)
-        runs.append(found)
-    return Outcome(facts, runs)
+def measure(run: Run, X: np.ndarray, y: np.ndarray) -> dict[str, Any]:
+    train, labels, test = label_noise.noisy_split(y, run.noise, run.seed)
+    estimator = make(run.model, run.seed)
+    with keep_held_out_logits() as kept, change_encoding(run.model):
+        found = study.fit_and_score(estimator, X[train], labels, X[test], y[test])
+    if run.model == NETWORK and run.noise == 0.0 and not estimator.is_linear_ and estimator.noise_rate_ == 0.0:
+        found["other_links"] = other_links(estimator, kept[0], X[test], y[test])
+    found |= {"wrong_share": float((labels != y[train]).mean()), **label_noise.estimated_rate(estimator)}
+    if hasattr(estimator, "is_linear_"):
+        found["is_linear"] = bool(estimator.is_linear_)
+    return found
 
 
 # --- the report ---
@@ -298,12 +290,9 @@ def _parts_table(results: Results) -> str:
     return markdown_table(study.VARIANTS, lines)
 
 
-def report(records: list[Record], folder: Path) -> list[Path]:
-    """Write ``network.md`` and ``.csv``."""
-    records = study.in_order(records, dataset=TABLES, noise=NOISES, model=MODELS)
-    results = Results(records, "dataset", "noise", "model")
-    sections = [
-        "# Networks for tables",
+def sections(records: list[Record], results: Results) -> list[str]:
+    """The report."""
+    parts = [
         f"`{NETWORK}` and other models with default settings, on one thread. Ranks compare the models that were run on all "
         "tables of a section, by means over the splits that all of them have. Ratios are geometric means over tables. Times "
         f"are processor times, if both models ran on the same machine. Log-losses below {FLOOR:g} count as {FLOOR:g}. There "
@@ -312,51 +301,49 @@ def report(records: list[Record], folder: Path) -> list[Path]:
     for noise in sorted(results.values_of("noise")):
         tables = [t for t in results.values_of("dataset") if results.values((t, noise, NETWORK), "log_loss")]
         shown = [model for model in COMPARED if any(cell[1:] == (noise, model) for cell in results.cells)]
-        parts = {
+        groups = {
             "On all {} tables:": tables,
             "On the {} tables on which constants were chosen:": [table for table in tables if table in CHOSEN_ON],
             "On the {} other tables:": [table for table in tables if table not in CHOSEN_ON],
         }
-        sections.append("## Right labels" if not noise else f"## {100 * noise:g} % wrong labels")
-        for title, some in parts.items():
+        parts.append("## Right labels" if not noise else f"## {100 * noise:g} % wrong labels")
+        for title, some in groups.items():
             if some:
-                sections += [title.format(len(some)), _summary(results, some, noise)]
+                parts += [title.format(len(some)), _summary(results, some, noise)]
         for other in (model for model in (HGB, CATBOOST) if model in shown):
             ratios = {table: study.ratios(results, [(table, noise)], other, NETWORK, least=FLOOR) for table in tables}
             ahead = [table for table, own in ratios.items() if own and own[0] < 1.0]
-            sections.append(f"{other} has the lower log-loss on {', '.join(ahead) or 'none'}.")
+            parts.append(f"{other} has the lower log-loss on {', '.join(ahead) or 'none'}.")
         cells = [(table, noise) for table in tables]
-        sections += ["Accuracy in % / log-loss:", study.scores_table(results, cells, shown, ["accuracy", "log_loss"])]
-    sections += [
+        parts += ["Accuracy in % / log-loss:", study.scores_table(results, cells, shown, ["accuracy", "log_loss"])]
+    parts += [
         "## What the parts give",
         "With right labels. *A temperature* and *no link* are in place of the learned link; *mean of probabilities* is of "
         "each network's own, in place of one link for the mean of the logits.",
         _parts_table(results),
-        "## How it was run",
-        described(records),
     ]
+    return parts
+
+
+def rows(results: Results) -> list[dict[str, Any]]:
     times = ("fit_seconds", "fit_cpu_seconds", "predict_seconds")
-    rows = study.numbers(
-        results,
-        ("accuracy", "log_loss", "brier"),
-        {NETWORK: ""},
-        times,
-        lambda cell, own: {"chosen_on": cell[0] in CHOSEN_ON},
-    )
-    return write_report(folder, "network", sections, rows)
+    scores = ("accuracy", "log_loss", "brier")
+    return study.numbers(results, scores, {NETWORK: ""}, times, lambda cell, own: {"chosen_on": cell[0] in CHOSEN_ON})
 
 
-EXPERIMENT = Experiment(
-    name="network",
-    title="Networks for tables",
+EXPERIMENT = study.declare(
+    "network",
+    "Networks for tables",
+    measure,
+    sections,
+    rows,
+    load=load,
+    make=example,
     datasets=TABLES,
     models=MODELS,
     settings=settings,
-    execute=execute,
-    report=report,
     seeds=SPLITS,
     noise=NOISES,
-    by_split=True,
     left_out=left_out,
     cost=lambda run: (20.0 if run.dataset in SLOWEST else 1.0) * (10.0 if run.model in (*SLOW, CATBOOST) else 1.0),
     find_data=find,

@@ -22,8 +22,8 @@ from torch.nn.functional import nll_loss, one_hot
 import study
 from label_noise import PAIRS
 from legendretron.datasets import flip_labels, load_images, pair_transition, symmetric_transition
-from legendretron.experiments import Batch, Experiment, Outcome, Record, Resources
-from legendretron.experiments.rendering import as_text, described, draw_curves, markdown_table, write_report
+from legendretron.experiments import Batch, Outcome, Record, Resources
+from legendretron.experiments.rendering import as_text, draw_curves, markdown_table
 from legendretron.experiments.results import Mean, Results, mean_of
 from legendretron.paper.data import facts_of, find_data
 from legendretron.paper.vgg import centered_images
@@ -185,14 +185,14 @@ def draw_rates(results: Results, path: Path) -> Path:
     return draw_curves(curves, path, ("epoch", "share of wrong labels (%)"), ticks)
 
 
-def report(records: list[Record], folder: Path) -> list[Path]:
-    """Write ``noisy_networks.md``, ``.csv`` and two pictures."""
-    records = study.in_order(records, dataset=EXPERIMENT.datasets, noise=list(NOISES), model=list(METHODS))
-    results = Results(records, "dataset", "noise", "model")
+def pictures(results: Results, folder: Path) -> list[Path]:
+    return [draw_accuracy(results, folder / "accuracy.png"), draw_rates(results, folder / "rates.png")]
+
+
+def sections(records: list[Record], results: Results) -> list[str]:
+    """The report."""
     settings, seeds = records[0]["settings"], len({record["seed"] for record in records})
-    pictures = draw_accuracy(results, folder / "accuracy.png"), draw_rates(results, folder / "rates.png")
-    sections = [
-        "# PyTorch networks and label noise",
+    return [
         f"VGG-5 of width {settings['width']}; {settings['epochs']} epochs of {settings['optimiser']} on batches of "
         f"{settings['batch']}, rate {settings['rate']:g} ({settings['noise_rate']:g} for what is learned of wrong labels), "
         f"cosine schedule, no augmentation, the last weights. Test labels are right. Mean ± standard error over {seeds} "
@@ -204,23 +204,26 @@ def report(records: list[Record], folder: Path) -> list[Path]:
         _scores_table(results),
         "![Test accuracy against the share of wrong labels](accuracy.png)",
         "![Learned share of wrong labels over the epochs](rates.png)",
-        described(records),
     ]
-    rows = study.numbers(results, ("accuracy", "log_loss", "brier"), {})
-    return write_report(folder, "noisy_networks", sections, rows, *pictures)
 
 
-EXPERIMENT = Experiment(
-    name="noisy_networks",
-    title="PyTorch networks and label noise",
+def rows(results: Results) -> list[dict[str, Any]]:
+    return study.numbers(results, ("accuracy", "log_loss", "brier"), {})
+
+
+EXPERIMENT = study.declare(
+    "noisy_networks",
+    "PyTorch networks and label noise",
+    None,
+    sections,
+    rows,
+    pictures=pictures,
+    execute=execute,
     datasets=("mnist", "fashion-mnist"),
     models=tuple(METHODS),
     settings=lambda model, dataset: {**SETTINGS, **METHODS[model]},
-    execute=execute,
-    report=report,
     seeds=3,
     noise=tuple(NOISES),
-    by_split=True,
     find_data=find_data,
 )
 

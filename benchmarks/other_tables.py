@@ -22,8 +22,8 @@ from sklearn.preprocessing import LabelEncoder
 import label_noise
 import study
 from label_noise import SCORES, WITHOUT, Rate, noise_name, percent
-from legendretron.experiments import Batch, Experiment, MissingDataError, Outcome, Record, Resources
-from legendretron.experiments.rendering import described, markdown_table, write_report
+from legendretron.experiments import MissingDataError, Record, Resources
+from legendretron.experiments.rendering import markdown_table
 from legendretron.experiments.results import Results
 from study import BASELINE, LEVEL, MEASURES, OURS
 
@@ -70,12 +70,6 @@ def settings(model: str, table: str) -> dict[str, Any]:
     return {**label_noise.settings(model, table), "features": "words as one column each"}
 
 
-@study.one_thread(settings)
-def execute(batch: Batch, resources: Resources) -> Outcome:
-    X, y, facts = load(batch.dataset, resources.data)
-    return Outcome(facts, label_noise.measure(batch, X, y, doubted_splits=0))
-
-
 #: Where a rate should be found: rows to train on, and accuracy without noise in percent.
 ENOUGH_ROWS, CLEAR = 2000, 75.0
 
@@ -106,10 +100,8 @@ def _rates(results: Results, noises: Sequence[float]) -> str:
     return "\n".join(lines)
 
 
-def report(records: list[Record], folder: Path) -> list[Path]:
-    """Write ``other_tables.md`` and ``.csv``."""
-    records = study.in_order(records, dataset=TABLES, noise=NOISES, model=sorted(EXPERIMENT.models))
-    results = Results(records, "dataset", "noise", "model")
+def sections(records: list[Record], results: Results) -> list[str]:
+    """The report."""
     noises, tables = sorted(results.values_of("noise")), results.values_of("dataset")
     splits = max(map(len, results.cells.values()))
     pairs = [*((BASELINE, name) for name in SCORES), (WITHOUT, "log_loss")]
@@ -118,13 +110,11 @@ def report(records: list[Record], folder: Path) -> list[Path]:
         for noise in noises
     ]
     head = [*(MEASURES[name].title for name in SCORES), "log-loss, against label_noise=None"]
-    sections = [
-        "# 36 more tables",
+    parts = [
         f"`{OURS}` against `{BASELINE}` on {len(tables)} tables of KEEL, {splits} splits each. Labels of training "
         "rows are replaced at random by another class; those of test rows are correct. Paired t-tests "
         f"at {100 * (1 - LEVEL):g} %: **better**, *worse*.",
         study.DISCLOSURE,
-        study.incomplete(results, len(TABLES), SPLITS),
         "## Better and worse",
         "In how many tables ours is significantly better / worse:",
         markdown_table(["wrong labels", *head], counted),
@@ -142,28 +132,29 @@ def report(records: list[Record], folder: Path) -> list[Path]:
     ]
     for noise in noises:
         cells = study.cells_of(results, noise)
-        sections += [
+        parts += [
             f"## {noise_name(noise)} wrong labels",
             "Accuracy in % / log-loss:",
             study.scores_table(results, cells, [BASELINE, OURS], ["accuracy", "log_loss"], BASELINE),
             "Share of wrong labels: mean estimate, largest error, intervals that hold the probability:",
             label_noise.rates_table(results, cells, [OURS]),
         ]
-    sections += ["## How it was run", described(records)]
-    return write_report(folder, "other_tables", sections, label_noise.numbers(results))
+    return parts
 
 
-EXPERIMENT = Experiment(
-    name="other_tables",
-    title="36 more tables",
+EXPERIMENT = study.declare(
+    "other_tables",
+    "36 more tables",
+    label_noise.fit_noisy,
+    sections,
+    label_noise.rows,
+    load=load,
+    make=label_noise.make,
     datasets=TABLES,
-    models=(BASELINE, OURS, WITHOUT),
+    models=(OURS, BASELINE, WITHOUT),
     settings=settings,
-    execute=execute,
-    report=report,
     seeds=SPLITS,
     noise=NOISES,
-    by_split=True,
     cost=lambda run: 20.0 if run.dataset in LARGE else 1.0,
     find_data=find,
 )

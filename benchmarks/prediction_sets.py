@@ -11,10 +11,8 @@ installed (``pip install mapie crepes``), by MAPIE and crepes. So what differs i
 from __future__ import annotations
 
 import dataclasses
-import functools
 import statistics
 import warnings
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,9 +23,9 @@ import study
 from label_noise import noise_name
 from legendretron import LegendreNetClassifier, LegendreTronClassifier
 from legendretron.calibration.prediction_sets import SetCalibration
-from legendretron.experiments import Batch, Experiment, Outcome, Record, Resources
+from legendretron.experiments import Record, Run
 from legendretron.experiments.recipes import make_recipe
-from legendretron.experiments.rendering import described, markdown_table, write_report
+from legendretron.experiments.rendering import markdown_table
 from legendretron.experiments.results import Results, mean_of
 from study import NOT_RUN, OURS
 
@@ -115,39 +113,29 @@ def all_sets(calibration: SetCalibration, p: np.ndarray, seed: int) -> dict[str,
     return found | {CREPES: by_crepes(calibration, p)}
 
 
-def measure(batch: Batch, X: np.ndarray, y: np.ndarray) -> list[dict[str, Any]]:
+def measure(run: Run, X: np.ndarray, y: np.ndarray) -> dict[str, Any]:
     """Fit, and count how often sets of the test rows hold the label, and how many classes they have."""
-    runs = []
-    for run in batch.runs:
-        train, labels, test = label_noise.noisy_split(y, run.noise, run.seed)
-        estimator = MODELS[batch.model](run.seed)
-        found = study.fit_and_score(estimator, X[train], labels, X[test], y[test])
-        calibration = estimator.set_calibration_
-        found |= {"wrong_share": float((labels != y[train]).mean()), **label_noise.estimated_rate(estimator)}
-        found["calibration_rows"] = calibration.n_rows
-        own = np.arange(len(test))
-        for name, sets in all_sets(calibration, estimator.predict_proba(X[test]), run.seed).items():
-            for coverage, held in zip(COVERAGES, sets or (), strict=bool(sets)):
-                found[f"{name} {coverage:g}: coverage"] = float(held[own, y[test]].mean())
-                found[f"{name} {coverage:g}: size"] = float(held.sum(1).mean())
-        runs.append(found)
-    return runs
+    train, labels, test = label_noise.noisy_split(y, run.noise, run.seed)
+    estimator = MODELS[run.model](run.seed)
+    found = study.fit_and_score(estimator, X[train], labels, X[test], y[test])
+    calibration = estimator.set_calibration_
+    found |= {"wrong_share": float((labels != y[train]).mean()), **label_noise.estimated_rate(estimator)}
+    found["calibration_rows"] = calibration.n_rows
+    own = np.arange(len(test))
+    for name, sets in all_sets(calibration, estimator.predict_proba(X[test]), run.seed).items():
+        for coverage, held in zip(COVERAGES, sets or (), strict=bool(sets)):
+            found[f"{name} {coverage:g}: coverage"] = float(held[own, y[test]].mean())
+            found[f"{name} {coverage:g}: size"] = float(held.sum(1).mean())
+    return found
 
 
 def settings(model: str, table: str) -> dict[str, Any]:
     return {**make_recipe(MODELS[model](None)), "sets": 2, "features": "words as one column each"}
 
 
-@functools.cache
-def _warm_up(model: str) -> None:
-    study.warm_up(MODELS[model](0))
-
-
-@study.one_thread(settings)
-def execute(batch: Batch, resources: Resources) -> Outcome:
-    X, y, facts = other_tables.load(batch.dataset, resources.data)
-    _warm_up(batch.model)
-    return Outcome(facts, measure(batch, X, y))
+def make(model: str, sparse: bool) -> Any:
+    """An estimator to warm up by."""
+    return MODELS[model](0)
 
 
 # --- the report ---
@@ -230,14 +218,11 @@ def _larger(records: list[Record]) -> str:
     return "\n".join(lines)
 
 
-def report(records: list[Record], folder: Path) -> list[Path]:
-    """Write ``prediction_sets.md`` and ``.csv``."""
-    records = study.in_order(records, dataset=TABLES, noise=NOISES, model=sorted(MODELS))
-    results = Results(records, "dataset", "noise", "model")
+def sections(records: list[Record], results: Results) -> list[str]:
+    """The report."""
     tables = results.values_of("dataset")
     splits = {model: len({r["seed"] for r in records if r["model"] == model}) for model in results.values_of("model")}
-    sections = [
-        "# Prediction sets",
+    parts = [
         f"Sets from `fit` alone, on {len(tables)} tables of KEEL with at least 1,000 rows; splits: "
         f"{', '.join(f'{n} of {model}' for model, n in splits.items())}. Coverage is the share of test rows, with correct "
         "labels, whose set contains the label; size is the mean number of classes in a set. Randomized sets should have "
@@ -250,7 +235,7 @@ def report(records: list[Record], folder: Path) -> list[Path]:
             found = [r for r in own if is_found(r)]
             if not own:
                 continue
-            sections += [
+            parts += [
                 f"## {model}, {noise_name(noise)} wrong labels",
                 f"The share of wrong labels was found, within {100 * FOUND:g} points, in {len(found)} of {len(own)} runs. Of "
                 "these runs, mean over tables:",
@@ -261,42 +246,29 @@ def report(records: list[Record], folder: Path) -> list[Path]:
                 _tables_table(results, noise, model),
             ]
             if noise == 0.0:
-                sections += ["Beside others, without wrong labels:", _larger(own)]
-    sections += ["## How it was run", described(records)]
-    return write_report(folder, "prediction_sets", sections, _numbers(results))
+                parts += ["Beside others, without wrong labels:", _larger(own)]
+    return parts
 
 
-def _numbers(results: Results) -> list[dict[str, Any]]:
-    rows = []
-    for dataset, noise, model in results.cells:
-        cell = (dataset, noise, model)
-        row: dict[str, Any] = {
-            "dataset": dataset,
-            "noise": noise,
-            "model": model,
-            "splits": len(results.records(*cell)),
-        }
-        row |= {"found": sum(map(is_found, results.records(*cell)))}
-        names = ["rate", "wrong_share", "accuracy", "log_loss"]
-        names += [f"{name} {c:g}: {what}" for name in METHODS for c in COVERAGES for what in ("coverage", "size")]
-        for name in names:
-            if mean := results.mean(cell, name):
-                row |= mean.columns(name)
-        rows.append(row)
-    return rows
+def rows(results: Results) -> list[dict[str, Any]]:
+    names = ["rate", "wrong_share", "accuracy", "log_loss"]
+    names += [f"{name} {c:g}: {what}" for name in METHODS for c in COVERAGES for what in ("coverage", "size")]
+    return study.numbers(results, names, {}, more=lambda cell, own: {"found": sum(map(is_found, own))})
 
 
-EXPERIMENT = Experiment(
-    name="prediction_sets",
-    title="Prediction sets",
+EXPERIMENT = study.declare(
+    "prediction_sets",
+    "Prediction sets",
+    measure,
+    sections,
+    rows,
+    load=other_tables.load,
+    make=make,
     datasets=TABLES,
-    models=tuple(MODELS),
+    models=tuple(sorted(MODELS)),
     settings=settings,
-    execute=execute,
-    report=report,
     seeds=SPLITS,
     noise=NOISES,
-    by_split=True,
     cost=lambda run: 20.0 if run.dataset in LARGE else 1.0,
     find_data=other_tables.find,
 )

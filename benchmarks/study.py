@@ -11,12 +11,14 @@ import statistics
 import time
 import warnings
 from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from scipy.sparse import csr_matrix
+from scipy.sparse import csr_matrix, issparse
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.exceptions import ConvergenceWarning
@@ -27,9 +29,9 @@ from threadpoolctl import threadpool_limits
 
 from legendretron.datasets import DATASETS
 from legendretron.diagnostics import expected_calibration_error
-from legendretron.experiments import Batch, Outcome, Resources, Run, render, sweep
-from legendretron.experiments.rendering import as_text, mark, markdown_table
-from legendretron.experiments.results import Comparison, Results, in_order, mean_of  # noqa: F401
+from legendretron.experiments import Batch, Experiment, Outcome, Record, Resources, Run, render, sweep
+from legendretron.experiments.rendering import as_text, described, mark, markdown_table, write_report
+from legendretron.experiments.results import Comparison, Results, in_order, mean_of
 from legendretron.paper.data import find_data, load_prepared
 
 BASELINE = "LogisticRegressionCV"
@@ -175,21 +177,76 @@ def scores(y: np.ndarray, p: np.ndarray) -> dict[str, float]:
     }
 
 
-def one_thread(settings: Any) -> Any:
-    """Decorates ``execute``: it runs with one thread, and refuses settings that are not those of the study."""
+# --- a study ---
 
-    def decorate(execute: Any) -> Any:
-        @functools.wraps(execute)
-        def checked(batch: Batch, resources: Resources) -> Outcome:
-            if batch.settings != settings(batch.model, batch.dataset):
-                raise ValueError(f"{batch.model} is run with its own settings only, not with others.")
-            torch.set_num_threads(1)
-            with threadpool_limits(1):
-                return execute(batch, resources)
 
-        return checked
+@dataclass(frozen=True)
+class Work:
+    """What a study does with a batch: load the data, and measure run after run, with one thread.
 
-    return decorate
+    It is made of functions of a file. Other processes import these, and so keep data and compiled code between batches.
+    """
+
+    settings: Callable[[str, str], dict[str, Any]]
+    measure: Callable[[Run, Any, Any], dict[str, Any]]
+    load: Callable[[str, Path | None], tuple[Any, Any, dict[str, Any]]]
+    make: Callable[[str, bool], Any] | None
+
+    def __call__(self, batch: Batch, resources: Resources) -> Outcome:
+        if batch.settings != self.settings(batch.model, batch.dataset):
+            raise ValueError(f"{batch.model} is run with its own settings only, not with others.")
+        torch.set_num_threads(1)
+        with threadpool_limits(1):
+            X, y, facts = self.load(batch.dataset, resources.data)
+            if self.make is not None:
+                _warm_up_once(self.make, batch.model, issparse(X))
+            return Outcome(facts, [self.measure(run, X, y) for run in batch.runs])
+
+
+@functools.cache
+def _warm_up_once(make: Callable[[str, bool], Any], model: str, sparse: bool) -> None:
+    if (estimator := make(model, sparse)) is not None:
+        warm_up(estimator, sparse)
+
+
+def declare(
+    name: str,
+    title: str,
+    measure: Callable[[Run, Any, Any], dict[str, Any]] | None,
+    sections: Callable[[list[Record], Results], list[str]],
+    rows: Callable[[Results], list[dict[str, Any]]],
+    *,
+    load: Callable[[str, Path | None], tuple[Any, Any, dict[str, Any]]] = load,
+    make: Callable[[str, bool], Any] | None = None,
+    pictures: Callable[[Results, Path], list[Path]] = lambda results, folder: [],
+    **experiment: Any,
+) -> Experiment:
+    """A study as an experiment, whose report is ``name.md`` and ``name.csv``.
+
+    ``measure(run, X, y)`` is a fit and a test, on what ``load(dataset, folder)`` returns with facts about it.
+    ``make(model, sparse)`` is an estimator that is fitted once before, or None. ``sections(records, results)`` are the parts
+    of the report, the introduction first; ``rows(results)`` those of the CSV file; ``pictures(results, folder)`` draws.
+    All else are fields of an experiment.
+    """
+    if measure is not None:
+        experiment["execute"] = Work(experiment["settings"], measure, load, make)
+
+    def report(records: list[Record], folder: Path) -> list[Path]:
+        axes: dict[str, Any] = {
+            "dataset": whole.datasets,
+            "noise": whole.noise,
+            "size": whole.sizes,
+            "model": whole.models,
+        }
+        axes = {axis: values for axis, values in axes.items() if len(values) > 1 or axis in ("dataset", "model")}
+        records = in_order(records, **axes)
+        results = Results(records, *axes)
+        introduction, *parts = sections(records, results)
+        parts = [f"# {title}", introduction, missing(records, whole), *parts, "## How it was run", described(records)]
+        return write_report(folder, name, parts, rows(results), *pictures(results, folder))
+
+    whole = Experiment(name=name, title=title, report=report, by_split=True, **experiment)
+    return whole
 
 
 # --- numbers ---
@@ -204,18 +261,6 @@ def verdict(results: Results, cell: tuple[Any, ...], model: str, other: str, nam
     """``better``, ``worse`` or ``=`` by a paired test; empty where there is none."""
     found = None if model == other else against(results, cell, model, other, name)
     return found.verdict(MEASURES[name].sign, level=LEVEL) if found else ""
-
-
-def scored(results: Results, cell: tuple[Any, ...], model: str, names: Any, others: dict[str, str]) -> dict[str, Any]:
-    """Columns of the CSV file: means with their errors, and tests against others, whose names are followed by a suffix."""
-    row: dict[str, Any] = {}
-    for name in names:
-        row |= results.mean((*cell, model), name).columns(name)
-        for other, suffix in others.items():
-            found = None if model == other else against(results, cell, model, other, name)
-            row |= {f"{name}: p{suffix}": found.p if found else ""}
-            row |= {f"{name}: verdict{suffix}": verdict(results, cell, model, other, name)}
-    return row
 
 
 def geometric_mean(values: Any) -> float:
@@ -316,12 +361,21 @@ VARIANTS = ("changed", "log-loss / that of the model as it comes", "of", "better
 def numbers(
     results: Results, names: Any, others: dict[str, str], medians: Any = (), more: Any = lambda cell, own: {}
 ) -> list[dict[str, Any]]:
-    """Rows of the CSV file, one for each cell: facts, means and tests of scores, medians, and what else there is."""
+    """Rows of the CSV file, one for each cell: facts, means and tests of scores, medians, and what else there is.
+
+    Tests are against other models, whose names are followed by a suffix.
+    """
     rows = []
     for cell in results.cells:
         own, facts = results.records(*cell), results.facts(cell[0])
         row = dict(zip(results.names, cell, strict=True)) | {name: facts[name] for name in FACTS if name in facts}
-        row |= {"splits": len(own), **scored(results, cell[:-1], cell[-1], names, others)}
+        row["splits"] = len(own)
+        for name in names:
+            row[name] = results.mean(cell, name)
+            for other, suffix in others.items():
+                found = None if cell[-1] == other else against(results, cell[:-1], cell[-1], other, name)
+                row[f"{name}: p{suffix}"] = found.p if found else ""
+                row[f"{name}: verdict{suffix}"] = verdict(results, cell[:-1], cell[-1], other, name)
         rows.append(row | {name: results.median(cell, name) for name in medians} | more(cell, own))
     return rows
 
@@ -350,13 +404,6 @@ def weak_links(results: Results, cells: Any) -> str:
     )
 
 
-def incomplete(results: Results, planned: int, splits: int, what: str = "splits", of: str = "tables") -> str:
-    """A sentence for a report if some data set lacks some splits; else nothing."""
-    found = {len(own) for own in results.cells.values()}
-    complete = len(results.values_of("dataset")) == planned and found == {splits}
-    return "" if complete else f"**Incomplete: {splits} {what} of {planned} {of} are planned.**"
-
-
 def missing(records: Any, experiment: Any) -> str:
     """A sentence for a report if some runs of some models are not there; else nothing."""
     done, planned = (Counter(model) for model in ((r["model"] for r in records), (r.model for r in experiment.runs())))
@@ -367,20 +414,17 @@ def missing(records: Any, experiment: Any) -> str:
 # --- the command line ---
 
 
-def main(name: str, **options: Any) -> None:
-    """Run the study of a file; it is imported by its name, so that other processes keep data and warm models between runs."""
-    module = importlib.import_module(name)
-    run_from_command_line(module.EXPERIMENT, module.__doc__, **options)
+def main(name: str, *, groups: Any = (), noises: Any = None) -> None:
+    """Run what the command line asks for of the study of a file, and write the report.
 
-
-def run_from_command_line(experiment: Any, doc: str, *, groups: Any = (), noises: Any = None) -> None:
-    """Run what the command line asks for, and write the report.
-
-    ``groups`` has words for several models, and ``noises`` the noise levels by their names.
+    The file is imported by its name, so that other processes keep data and warm models between runs. ``groups`` has words
+    for several models, and ``noises`` the noise levels by their names.
     """
+    module = importlib.import_module(name)
+    experiment = module.EXPERIMENT
     torch.set_num_threads(1)
     groups = dict(groups)
-    parser = argparse.ArgumentParser(description=doc.splitlines()[0])
+    parser = argparse.ArgumentParser(description=module.__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, help="folder of the data sets; those missing are downloaded or left out")
     parser.add_argument("--out", type=Path, default=Path("results") / experiment.name)
     parser.add_argument("--device", default="cpu")

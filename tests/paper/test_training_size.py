@@ -142,5 +142,5 @@ def test_tables_and_picture(tmp_path):
     assert [(row["dataset"], row["size"], row["rows"]) for row in rows] == [
         ("mnist", "500", "60000"), ("mnist", "20000", "60000"), ("kmnist", "500", "7011"),
     ]  # fmt: skip
-    assert float(rows[0]["logistic regression: accuracy error"]) == pytest.approx(0.2)
+    assert float(rows[0]["logistic regression: accuracy: standard error"]) == pytest.approx(0.2)
     assert image.read_bytes()[:4] == b"\x89PNG"

@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from types import TracebackType
 from typing import Any, TypeVar
 
 import typer
@@ -26,39 +25,28 @@ from legendretron.paper import EXPERIMENTS
 
 
 class SweepProgress:
-    """Context manager and callback that a sweep calls after every batch."""
+    """Progress of a sweep, which calls it after every batch: a bar on a terminal, elsewhere notes."""
 
     def __init__(self, experiment: Experiment, terminal: Terminal) -> None:
         self.experiment, self.terminal = experiment, terminal
-        self.bar: Progress | None = None
-        if sys.stderr.isatty() and not terminal.quiet:
-            columns = (
-                TextColumn("{task.description}"),
-                BarColumn(),
-                TaskProgressColumn(),
-                TimeElapsedColumn(),
-                TextColumn("left"),
-                TimeRemainingColumn(),
-                TextColumn("{task.fields[last]}"),
-            )
-            # durations of runs differ a thousandfold, so speed is averaged over a long period
-            self.bar = Progress(*columns, console=Console(stderr=True), speed_estimate_period=3600.0)
-            self.task = self.bar.add_task(experiment.name, total=None, last="")
-
-    def __enter__(self) -> SweepProgress:
-        if self.bar is not None:
-            self.bar.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self.bar is not None:
-            self.bar.stop()
+        self.shown = sys.stderr.isatty() and not terminal.quiet
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TaskProgressColumn(),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[last]}"),
+        )
+        # durations of runs differ a thousandfold, so speed is averaged over a long period
+        console = Console(stderr=True)
+        self.bar = Progress(*columns, console=console, speed_estimate_period=3600.0, disable=not self.shown)
+        self.task = self.bar.add_task(experiment.name, total=None, last="")
 
     def download(self, name: str, done: int, total: int | None) -> None:
         """Show how much of a data set has been downloaded."""
-        if self.bar is not None:
+        if self.shown:
             self.bar.update(self.task, total=total, completed=done, last=f"downloading {name}")
         elif done == total or done == 0:
             self.terminal.note(f"downloading {name}" + (f": {done:,} bytes, done" if done else ""))
@@ -66,7 +54,7 @@ class SweepProgress:
     def __call__(self, state: Sweep, finished: Finished | None) -> None:
         """Show where the sweep is; see :func:`legendretron.experiments.sweep`."""
         last = "" if finished is None else f"{finished.batch.dataset}, {finished.batch.model}"
-        if self.bar is not None:
+        if self.shown:
             self.bar.update(self.task, total=state.cost, completed=state.cost_done, last=last)
         elif finished is None:
             self.terminal.note(
@@ -106,7 +94,8 @@ def reproduce(terminal: Terminal, options: ReproduceOptions) -> None:
     for experiment in asked:
         command = _command(experiment, options, device)
         folder = out / experiment.name
-        with SweepProgress(experiment, terminal) as progress:
+        progress = SweepProgress(experiment, terminal)
+        with progress.bar:
             state = sweep(
                 experiment,
                 folder,

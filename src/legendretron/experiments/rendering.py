@@ -105,11 +105,11 @@ def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-def as_text(mean: Mean | None, digits: int = 2) -> str:
-    """A mean with its standard error, ``"76.91 ± 0.65"``; empty for None."""
+def as_text(mean: Mean | None, digits: int = 2, sign: str = "") -> str:
+    """A mean with its standard error, ``"76.91 ± 0.65"``, with its sign if that is ``"+"``; empty for None."""
     if mean is None:
         return ""
-    return f"{mean.value:.{digits}f}" + ("" if mean.n < 2 else f" ± {mean.error:.{digits}f}")
+    return f"{mean.value:{sign}.{digits}f}" + ("" if mean.n < 2 else f" ± {mean.error:.{digits}f}")
 
 
 def mark(text: str, verdict: str) -> str:
@@ -125,12 +125,20 @@ def write_text(path: Path, text: str) -> Path:
 
 
 def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
-    """Write rows with the same names as CSV; missing values are empty, numbers as in :func:`round_floats`."""
-    names = list(dict.fromkeys(name for row in rows for name in row))
+    """Write rows with the same names as CSV; missing values are empty, numbers as in :func:`round_floats`.
+
+    A :class:`~legendretron.experiments.results.Mean` is two columns, the second one for its standard error.
+    """
+    flat: list[dict[str, Any]] = []
+    for row in rows:
+        flat.append({})
+        for name, value in row.items():
+            flat[-1] |= value.columns(name) if isinstance(value, Mean) else {name: value}
+    names = list(dict.fromkeys(name for row in flat for name in row))
     buffer = io.StringIO()
     writer = csv.DictWriter(buffer, names, restval="", lineterminator="\n")
     writer.writeheader()
-    writer.writerows(round_floats(dict(row)) for row in rows)
+    writer.writerows(map(round_floats, flat))
     return write_text(path, buffer.getvalue())
 
 

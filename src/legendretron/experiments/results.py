@@ -32,9 +32,9 @@ class Mean:
         combined = math.hypot(self.error, other.error)
         return math.copysign(math.inf, gap) if combined == 0.0 else gap / combined
 
-    def columns(self, name: str, error: str = "standard error") -> dict[str, float]:
+    def columns(self, name: str) -> dict[str, float]:
         """Two columns of a table: the mean, and its error."""
-        return {name: self.value, f"{name}: {error}": self.error}
+        return {name: self.value, f"{name}: standard error": self.error}
 
 
 def mean_of(values: ArrayLike) -> Mean:

@@ -203,29 +203,24 @@ def comparison(records: Sequence[Record]) -> list[dict[str, Any]]:
     results = Results(in_order(records, dataset=list(PROBLEMS), model=list(METHODS)), "dataset", "model")
     rows = []
     for cell, seeds in results.cells.items():
-        means = {name: mean for name in ("auc", *MEASURED) if (mean := results.mean(cell, name)) is not None}
+        auc = results.mean(cell, "auc")
+        assert auc is not None
         published = paper[source_of(cell[0]), cell[1].split(",")[0]]
         row: dict[str, Any] = {"problem": results.facts(cell[0])["label"], "method": cell[1], "seeds": len(seeds)}
-        row |= means["auc"].columns("auc") | {"paper": published}
-        row["difference"] = round_difference(means["auc"].value - published)
-        for name in MEASURED:
-            row |= means[name].columns(name)
+        row |= {"auc": auc, "paper": published, "difference": round_difference(auc.value - published)}
+        row |= {name: results.mean(cell, name) for name in MEASURED}
         rows.append({**row, "n_iter": max(run["n_iter"] for run in seeds.values())})
     return rows
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
     gap = f"{row['difference']:+.2f}"
-    measured = [
-        as_text(Mean(row[name], row[f"{name}: standard error"], row["seeds"]), digits)
-        for name, digits in MEASURED.items()
-    ]
     return [
         row["method"],
         f"{row['paper']:.1f}",
-        as_text(Mean(row["auc"], row["auc: standard error"], row["seeds"])),
+        as_text(row["auc"]),
         f"**{gap}**" if abs(row["difference"]) > NOTABLE else gap,
-        *measured,
+        *(as_text(row[name], digits) for name, digits in MEASURED.items()),
         str(row["n_iter"]),
     ]
 
@@ -251,7 +246,7 @@ def picture(rows: list[dict[str, Any]], path: Path) -> Path:
     dots: dict[str, dict[str, dict[str, Mean]]] = {}
     for row in rows:
         panel = dots.setdefault(row["problem"], {"ours": {}, "paper": {}})
-        panel["ours"][row["method"]] = Mean(row["auc"], row["auc: standard error"], row["seeds"])
+        panel["ours"][row["method"]] = row["auc"]
         panel["paper"][row["method"]] = Mean(row["paper"], math.nan, 1)
     return draw_dots(dots, path, "test AUC (%)")
 

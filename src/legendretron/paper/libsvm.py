@@ -82,13 +82,12 @@ def comparison(records: Sequence[Record]) -> list[dict[str, Any]]:
         for model in (cell[2] for cell in results.cells if cell[:2] == (dataset, noise)):
             ours = results.mean((dataset, noise, model), "accuracy")
             assert ours is not None
-            row |= {f"{model}: seeds": ours.n, f"{model}: accuracy": ours.value, f"{model}: standard error": ours.error}
+            row |= {f"{model}: seeds": ours.n, f"{model}: accuracy": ours}
             published = paper.get((dataset, noise, model))
             if published is not None and data["source"] == "complete":  # the paper is not about subsets
                 gaps = ours.value - published.value, ours.error - published.error
                 row |= {
-                    f"{model}: paper": published.value,
-                    f"{model}: paper's standard error": published.error,
+                    f"{model}: paper": published,
                     f"{model}: difference in standard errors": ours.minus(published),
                     # within two combined standard errors, or one point
                     f"{model}: reproduced": bool(abs(ours.minus(published)) <= 2.0 or abs(gaps[0]) <= 1.0),
@@ -111,23 +110,14 @@ def _verdict(row: dict[str, Any], test: str) -> str:
     return verdict(difference, row[test], row[f"{test}, Holm"], level=LEVEL, better="LT", worse="LR")
 
 
-def _mean(row: dict[str, Any], model: str) -> Mean | None:
-    """Our mean from a row of :func:`comparison`; None if the model was not run."""
-    if f"{model}: accuracy" not in row:
-        return None
-    return Mean(row[f"{model}: accuracy"], row[f"{model}: standard error"], row[f"{model}: seeds"])
-
-
-def _published(row: dict[str, Any], model: str) -> Mean | None:
-    """The paper's, if it has one to compare with."""
-    if f"{model}: paper" not in row:
-        return None
-    return Mean(row[f"{model}: paper"], row[f"{model}: paper's standard error"], REPETITIONS)
+def _means(row: dict[str, Any], model: str) -> tuple[Mean | None, Mean | None]:
+    """Ours from a row of :func:`comparison`, and the paper's; None where there is none."""
+    return row.get(f"{model}: accuracy"), row.get(f"{model}: paper")
 
 
 def _cells(row: dict[str, Any], model: str) -> tuple[str, str, str]:
     """Ours, the paper's, and the difference in standard errors, in bold where it is not reproduced."""
-    ours, published = _mean(row, model), _published(row, model)
+    ours, published = _means(row, model)
     if ours is None or published is None:
         return as_text(ours), "", "" if ours is None or row["source"] == "complete" else "subset"
     gap = f"{row[f'{model}: difference in standard errors']:+.1f}"
@@ -196,7 +186,7 @@ def picture(rows: list[dict[str, Any]], models: Sequence[str], path: Path) -> Pa
         panel = dots.setdefault(f"{100 * level:g}% of training labels flipped", {})
         for row in (row for row in rows if row["noise"] == level):
             for model in models:
-                ours, published = _mean(row, model), _published(row, model)
+                ours, published = _means(row, model)
                 if ours:
                     panel.setdefault(model, {})[row["label"]] = ours
                 if published:

@@ -48,29 +48,16 @@ def comparison(records: Sequence[Record]) -> list[dict[str, Any]]:
         for model in SHORT:
             for name in ("accuracy", "log_loss", "training_seconds"):
                 if mean := results.mean((dataset, size, model), name):
-                    row |= {f"{model}: seeds": mean.n, f"{model}: {name}": mean.value}
-                    row[f"{model}: {name} error"] = mean.error
+                    row |= {f"{model}: seeds": mean.n, f"{model}: {name}": mean}
         for a, b in PAIRS:
             if found := results.compare((dataset, size, a), (dataset, size, b), "accuracy"):
-                row |= found.difference.columns(f"{a} minus {b}", "error")
-                row |= {f"{a} minus {b}: seeds": found.difference.n, f"{a} minus {b}: p": found.p}
-                row[f"{a} minus {b}: Welch"] = found.welch
+                pair = f"{a} minus {b}"
+                row |= {pair: found.difference, f"{pair}: seeds": found.difference.n}
+                row |= {f"{pair}: p": found.p, f"{pair}: Welch": found.welch}
         rows.append(row)
     for name in ("p", "Welch"):
         add_holm(rows, [f"{a} minus {b}: {name}" for a, b in PAIRS])
     return rows
-
-
-def mean_in(row: dict[str, Any], model: str, name: str = "accuracy") -> Mean | None:
-    """A model's mean from a row of :func:`comparison`; None if it was not run."""
-    if f"{model}: {name}" not in row:
-        return None
-    return Mean(row[f"{model}: {name}"], row[f"{model}: {name} error"], row[f"{model}: seeds"])
-
-
-def _seconds(row: dict[str, Any], model: str) -> str:
-    mean = mean_in(row, model, "training_seconds")
-    return "" if mean is None else f"{mean.value:,.1f}"
 
 
 def _difference(row: dict[str, Any], a: str, b: str) -> str:
@@ -81,8 +68,7 @@ def _difference(row: dict[str, Any], a: str, b: str) -> str:
     pair = f"{a} minus {b}"
     if pair not in row:
         return ""
-    error = "" if row[f"{pair}: seeds"] < 2 else f" ± {row[f'{pair}: error']:.2f}"
-    text = f"{row[pair]:+.2f}{error}"
+    text = as_text(row[pair], sign="+")
     if row[f"{pair}: p, Holm"] < LEVEL:
         text = f"**{text}**"
     elif row[f"{pair}: p"] < LEVEL:
@@ -95,7 +81,9 @@ def _difference(row: dict[str, Any], a: str, b: str) -> str:
 def _count_verdicts(rows: list[dict[str, Any]], a: str, b: str) -> str:
     """In how many cells the first model is better than the second, and worse, by the paired test with its correction."""
     pair = f"{a} minus {b}"
-    said = [verdict(row[pair], row[f"{pair}: p"], row[f"{pair}: p, Holm"], level=LEVEL) for row in rows if pair in row]
+    said = [
+        verdict(row[pair].value, row[f"{pair}: p"], row[f"{pair}: p, Holm"], level=LEVEL) for row in rows if pair in row
+    ]
     words = [word for word in said if word]
     better, worse = words.count("better"), words.count("worse")
     return f"{SHORT[a]} is better than {SHORT[b]} in {better} and worse in {worse} of {len(words)}"
@@ -121,7 +109,11 @@ def markdown(rows: list[dict[str, Any]], records: Sequence[Record]) -> list[str]
         return markdown_table(["data set", "training images", *head], lines)
 
     def means(name: str, digits: int) -> str:
-        return table([SHORT[m] for m in models], lambda row: [as_text(mean_in(row, m, name), digits) for m in models])
+        return table([SHORT[m] for m in models], lambda row: [as_text(row.get(f"{m}: {name}"), digits) for m in models])
+
+    def seconds(row: dict[str, Any]) -> list[str]:
+        found = [row.get(f"{m}: training_seconds") for m in models]
+        return ["" if mean is None else f"{mean.value:,.1f}" for mean in found]
 
     return [
         "# Test accuracy against training set size",
@@ -147,7 +139,7 @@ def markdown(rows: list[dict[str, Any]], records: Sequence[Record]) -> list[str]
         means("log_loss", 4),
         "## Seconds",
         "Of training, for one run; runs of LT, LR and LR tuned are trained side by side, and share the time equally.",
-        table([SHORT[m] for m in models], lambda row: [_seconds(row, m) for m in models]),
+        table([SHORT[m] for m in models], seconds),
         described(records),
     ]
 
@@ -158,7 +150,7 @@ def report(records: list[Record], folder: Path) -> list[Path]:
     curves: dict[str, dict[str, list[tuple[float, Mean]]]] = {}
     for row in rows:
         for model in SHORT:
-            if mean := mean_in(row, model):
+            if mean := row.get(f"{model}: accuracy"):
                 curves.setdefault(row["label"], {}).setdefault(model, []).append((row["size"], mean))
     ticks = {size: f"{size:,}" for size in sorted({row["size"] for row in rows})}
     axes = "training images", "test accuracy (%)"

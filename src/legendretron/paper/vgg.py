@@ -56,16 +56,13 @@ def comparison(records: Sequence[Record]) -> list[dict[str, Any]]:
         data = results.facts(dataset)
         row: dict[str, Any] = {"dataset": dataset, **{name: data[name] for name in ("label", "source", "rows")}}
         row |= {"model": model, "seeds": len(own)}
-        for name in MEASURES:
-            mean = results.mean((dataset, model), name)
-            assert mean is not None
-            row |= mean.columns(name, "error")
+        row |= {name: results.mean((dataset, model), name) for name in MEASURES}
         row |= {"paper": paper.get((dataset, model)), "paired": float("nan"), "welch": float("nan")}
         if model != PLAIN and results.records(dataset, PLAIN):
             found = {name: results.compare((dataset, model), (dataset, PLAIN), name) for name in MEASURES}
             for name, compared in found.items():
                 if compared is not None:
-                    row |= compared.difference.columns(f"{name} minus VGG", "error")
+                    row[f"{name} minus VGG"] = compared.difference
             if (accuracy := found["accuracy"]) is not None:
                 row |= {"paired": accuracy.p, "welch": accuracy.welch}
             if row["paper"] is not None:
@@ -76,38 +73,28 @@ def comparison(records: Sequence[Record]) -> list[dict[str, Any]]:
     return rows
 
 
-def _mean(row: dict[str, Any], name: str) -> Mean:
-    return Mean(row[name], row[f"{name}: error"], row["seeds"])
-
-
-def _gap(row: dict[str, Any], name: str, digits: int) -> str:
-    if f"{name} minus VGG" not in row:
-        return ""
-    error = row[f"{name} minus VGG: error"]
-    return f"{row[f'{name} minus VGG']:+.{digits}f}" + ("" if np.isnan(error) else f" ± {error:.{digits}f}")
-
-
 def _verdict(row: dict[str, Any], test: str) -> str:
-    return verdict(row.get("accuracy minus VGG", float("nan")), row[test], row[f"{test}, Holm"], level=LEVEL)
+    gap = row.get("accuracy minus VGG")
+    return verdict(gap.value if gap else float("nan"), row[test], row[f"{test}, Holm"], level=LEVEL)
 
 
 def _line(row: dict[str, Any]) -> list[str]:
     complete = row["source"] == "complete"
     published = "" if row["paper"] is None else f"{row['paper']:.2f}"
-    off = "" if row["paper"] is None else (f"{row['accuracy'] - row['paper']:+.2f}" if complete else "subset")
+    off = "" if row["paper"] is None else (f"{row['accuracy'].value - row['paper']:+.2f}" if complete else "subset")
     return [
         row["label"],
         row["model"],
-        as_text(_mean(row, "accuracy")),
+        as_text(row["accuracy"]),
         published,
         off,
-        _gap(row, "accuracy", 3),
+        as_text(row.get("accuracy minus VGG"), 3, "+"),
         f"{row['paper minus VGG']:+.2f}" if "paper minus VGG" in row else "",
         _verdict(row, "paired"),
         _verdict(row, "welch"),
-        as_text(_mean(row, "log_loss"), 4),
-        as_text(_mean(row, "calibration_error"), 4),
-        as_text(_mean(row, "training_seconds"), 1),
+        as_text(row["log_loss"], 4),
+        as_text(row["calibration_error"], 4),
+        as_text(row["training_seconds"], 1),
     ]
 
 
@@ -119,8 +106,7 @@ def markdown(rows: list[dict[str, Any]], records: Sequence[Record]) -> list[str]
     ]  # fmt: skip
     settings = records[0]["settings"]
     tested = [row for row in rows if not np.isnan(row["paired"])]
-    better = [row for row in tested if row["paired, Holm"] < LEVEL and row["accuracy minus VGG"] > 0]
-    worse = [row for row in tested if row["paired, Holm"] < LEVEL and row["accuracy minus VGG"] < 0]
+    said = [_verdict(row, "paired") for row in tested]
     parts = [
         "# VGG with and without a learned loss",
         f"Test accuracy in %, mean ± standard error over seeds; {settings['epochs']} epochs of {settings['optimiser']} on "
@@ -134,7 +120,7 @@ def markdown(rows: list[dict[str, Any]], records: Sequence[Record]) -> list[str]
     if tested:
         parts.append(
             "The paper says that a learned loss can improve the network. By the paired test with Holm's correction, it is "
-            f"better than VGG in {len(better)} and worse in {len(worse)} of {len(tested)} comparisons."
+            f"better than VGG in {said.count('better')} and worse in {said.count('worse')} of {len(tested)} comparisons."
         )
     return [*parts, described(records)]
 
@@ -144,7 +130,7 @@ def picture(rows: list[dict[str, Any]], path: Path) -> Path:
     dots: dict[str, dict[str, dict[str, Mean]]] = {}
     for row in rows:
         panel = dots.setdefault(row["label"], {"ours": {}})
-        panel["ours"][row["model"]] = _mean(row, "accuracy")
+        panel["ours"][row["model"]] = row["accuracy"]
         if row["paper"] is not None and row["source"] == "complete":  # a part of the images is another problem
             panel.setdefault("paper", {})[row["model"]] = Mean(row["paper"], math.nan, 1)
     return draw_dots(dots, path, "test accuracy (%)")

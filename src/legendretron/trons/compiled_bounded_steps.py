@@ -70,21 +70,15 @@ def roots(target, weight, slack, low):
     sum_w = sum_t = right_w = right_t = shift = m = 0.0
     if low > -math.inf:  # a wall: the derivative comes from -inf
         left[:2], left_number[0], left_number[1], nl, m = low, -math.inf, 0.0, 2, low
-    isotonic = False
-    for i in range(n - 1):
-        isotonic |= math.isinf(slack[i])
     for i in range(n):
         t, w, gap = target[i], weight[i], slack[i - 1] if i else 0.0
         if i:  # cut at the root, and a flat piece from m to m + gap
             left[nl], left_number[nl] = m, sum_t - sum_w * m
             nl += 1
-            if isotonic:
-                nr, right_w, right_t, shift = 0, 0.0, 0.0, 0.0
-            else:
-                q = m - shift
-                right[nr], right_number[nr] = q, right_t - right_w * q
-                nr += 1
-                shift += gap
+            q = m - shift
+            right[nr], right_number[nr] = q, right_t - right_w * q
+            nr += 1
+            shift += gap
         sum_w += w
         sum_t += w * t
         right_w += w
@@ -92,9 +86,8 @@ def roots(target, weight, slack, low):
         if nl and t < m:
             k = _last_not_above(left, left_number, nl, sum_w, sum_t, 1.0)
             p1, g1 = left[k + 1], left_number[k + 1]
-            if not isotonic:
-                over = right_w * shift - sum_t + right_t
-                nr = _move(left, left_number, k + 1, nl, right, right_number, nr, -shift, over)
+            over = right_w * shift - sum_t + right_t
+            nr = _move(left, left_number, k + 1, nl, right, right_number, nr, -shift, over)
             nl = k + 1
             v1 = g1 + sum_w * p1 - sum_t
             if k < 0:

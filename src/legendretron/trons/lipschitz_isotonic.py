@@ -6,6 +6,7 @@ from numbers import Real
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.isotonic import isotonic_regression
 
 
 def check_points(
@@ -110,14 +111,18 @@ _ROUNDING = 1e-8
 def solve_steps(target: np.ndarray, weight: np.ndarray, slack: np.ndarray, low: float, top: float) -> np.ndarray:
     r"""Minimize :math:`\sum_i w_i (s_i - t_i)^2` with :math:`0 \le s_{i+1} - s_i \le h_i` and ``low <= s <= top``.
 
-    The value function of a dynamic programme over the sorted points has a derivative that is piecewise linear and
-    increasing. Passing from one point to the next cuts it at its root and moves the right half away by the slack of the
-    constraint; adding an observation adds one straight line. Both halves therefore stay *fixed* up to an affine map that is
-    known in closed form, so that the next root is found by bisection. (Kakade et al., 2011, use the same derivative with a
+    Without bounds on the steps this is isotonic regression. With them, the value function of a dynamic programme over the
+    sorted points has a derivative that is piecewise linear and increasing. Passing from one point to the next cuts it at its
+    root and moves the right half away by the slack of the constraint; adding an observation adds one straight line. Both
+    halves therefore stay *fixed* up to an affine map that is known in closed form, so that the next root is found by
+    bisection. (Kakade et al., 2011, use the same derivative with a
     balanced tree.)
     """
     if low >= top:  # rounding has left just one solution
         return np.full(len(target), low)
+    if np.isinf(slack).all():
+        increasing: np.ndarray = isotonic_regression(target, sample_weight=weight, y_min=low, y_max=top)
+        return increasing
     # sums of products must neither overflow nor vanish, whatever the unit
     unit = float(np.abs(target).max()) or 1.0
     target, slack, low, top = target / unit, slack / unit, low / unit, top / unit
