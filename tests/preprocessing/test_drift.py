@@ -1,4 +1,4 @@
-"""Tables that are not like that of the fit are named in one warning."""
+"""Tables unlike the training data give one warning, which names the columns."""
 
 import warnings
 
@@ -45,7 +45,7 @@ def test_columns_that_have_changed_are_named(encoder, change, words):
     with pytest.warns(DriftWarning) as caught:
         encoder.transform(make_frame(100, 1).assign(**change))
     (warning,) = caught  # one for all columns
-    assert f"the table is not like that of the fit. {words}" in str(warning.message)
+    assert f"the table is unlike the training data. {words}" in str(warning.message)
 
 
 @pytest.mark.parametrize("change", [

@@ -141,10 +141,11 @@ def _decompose(measured: Measured, fitted: dict[str, Recalibrated]) -> Markup:
         )
         + table(["", "score", "calibration", "refinement", "uncertainty", "resolution"], rows)
         + note(
-            "Calibration is the score less that of the same model after recalibration by LegendreCalibrator, fitted to at "
-            f"most {rows_in_words(maps.fitted_to)} of these rows and judged on others, in {len(maps.temperatures)} turns. A "
-            "slightly negative value means that there was nothing to learn. Uncertainty is the score of the class "
-            "frequencies, and resolution what is saved of it: refinement is uncertainty less resolution."
+            "Calibration is the score minus that of the same model after recalibration by LegendreCalibrator, "
+            f"fitted to at most {rows_in_words(maps.fitted_to)} of these rows and judged on others, in "
+            f"{len(maps.temperatures)} turns. A slightly negative value means that there was nothing to learn. "
+            "Uncertainty is the score of the class frequencies, and resolution is by how much the predictions "
+            "reduce it: refinement is uncertainty minus resolution."
         )
     )
 

@@ -53,8 +53,8 @@ def training(classifier: Any) -> Markup:
         if (tuning["label_noise"] > 0).any():
             more.append(
                 note(
-                    "Candidates that take some labels to be wrong need more than a lower loss to be chosen: the labels must "
-                    "look wrong by accident, and not because the model does not fit."
+                    "Candidates that assume label noise need more than a lower loss to be chosen: the suspicious "
+                    "labels must look random, not like a model that does not fit."
                 )
             )
     return section("training", _TITLE, paragraph(" ".join(said)), grid(pictures) if pictures else "", *more)
