@@ -185,7 +185,7 @@ def test_a_class_without_rows(run, tmp_path):
 
 #: Tables that are refused, by what is done to a good one, and why.
 BAD = {
-    "another column": (lambda frame: frame.assign(id=range(len(frame))), "not named after a label of 'label': 'id'; labels are"),
+    "another column": (lambda frame: frame.assign(id=range(len(frame))), "not named after a label of 'label': 'id'"),
     "missing class": (lambda frame: frame.drop(columns="bee"), "labels without a column of predictions: 'bee'"),
     "text": (lambda frame: frame.assign(bee="many"), ": 'bee' .such as 'many'., the first in line 2; correct .* .--drop"),
     "one class": (lambda frame: frame[["ant"]].assign(label="ant"), "at least two classes are needed"),
