@@ -7,9 +7,7 @@ Tables are between markers; a test checks that they are up to date.
 
 from __future__ import annotations
 
-import csv
 import json
-import math
 import re
 from pathlib import Path
 
@@ -39,39 +37,6 @@ def sentence(name: str, start: str) -> str:
     return next(line for line in (RESULTS / name / f"{name}.md").read_text().splitlines() if line.startswith(start))
 
 
-def defaults() -> str:
-    """LegendreTronClassifier() beside LogisticRegressionCV: scores, and how much longer a fit takes."""
-    with (RESULTS / "defaults" / "defaults.csv").open() as file:
-        found = {(row["dataset"], row["model"]): row for row in csv.DictReader(file)}
-    marks = {"better": "**", "worse": "*"}
-
-    def cell(row: dict[str, str]) -> str:
-        texts = []
-        for name, digits in (("accuracy", 1), ("log_loss", 3)):
-            mark = marks.get(row[f"{name}: verdict"], "")
-            texts.append(f"{mark}{float(row[name]):.{digits}f}{mark}")
-        return " / ".join(texts)
-
-    rows = []
-    for dataset in dict.fromkeys(name for name, _ in found):
-        base, ours = (found.get((dataset, model)) for model in ("LogisticRegressionCV", "LegendreTronClassifier()"))
-        if base is None or ours is None:
-            continue
-        shape = f"{int(ours['rows']):,} x {int(ours['features']):,}, {ours['classes']}"
-        ratio = float(ours["fit_seconds"]) / float(base["fit_seconds"])
-        rows.append([ours["label"], shape, cell(base), cell(ours), f"{ratio:.1f}"])
-    return table(
-        [
-            "data set",
-            "rows x features, classes",
-            "LogisticRegressionCV",
-            "LegendreTronClassifier()",
-            "times as long to fit",
-        ],
-        rows,
-    )
-
-
 def link_test_size(name: str) -> str:
     """How often a true softmax is rejected, over all tables."""
     found = [100 * row["rejected"] for row in record("link_test")[name] if not row.get("bend")]
@@ -79,13 +44,10 @@ def link_test_size(name: str) -> str:
 
 
 def link_test_power(bend: float = 0.5) -> str:
-    """How often the softmax is rejected where another link is right, by classes and rows."""
-    found = {(r["classes"], r["rows"]): r["rejected"] for r in record("link_test")["power"] if r["bend"] == bend}
-    classes, rows = (dict.fromkeys(key[i] for key in found) for i in (0, 1))
-    return table(
-        ["classes", *(f"{n:,} rows" for n in rows)],
-        [[str(c), *(f"{100 * found[c, n]:.0f} %" for n in rows)] for c in classes],
-    )
+    """How often the softmax is rejected if another link is right: the range over classes, by rows."""
+    found = [row for row in record("link_test")["power"] if row["bend"] == bend]
+    shares = {rows: [100 * row["rejected"] for row in found if row["rows"] == rows] for rows in (300, 1000, 5000)}
+    return ", ".join(f"{min(of):.0f} to {max(of):.0f} % with {rows:,} rows" for rows, of in shares.items())
 
 
 def theory() -> str:
@@ -102,22 +64,6 @@ def theory() -> str:
     ]
     head = ["data", "link", "points", "median asymmetry", "indefinite symmetric part", "pairs that move backwards"]
     return table(head, rows)
-
-
-def areas() -> str:
-    """The table of AUCs, methods by problems, with the paper's."""
-    with (RESULTS / "table_auc" / "table_auc.csv").open() as file:
-        found = {(row["method"], row["problem"]): row for row in csv.DictReader(file)}
-    methods, problems = (list(dict.fromkeys(key[i] for key in found)) for i in (0, 1))
-    rows = []
-    for method in methods:
-        cells = [found[method, problem] for problem in problems]
-        published = dict.fromkeys(
-            (problem.split(",")[0], row["paper"]) for problem, row in zip(problems, cells, strict=True)
-        )
-        paper = " / ".join(f"{float(value):.1f}" for _, value in published)
-        rows.append([method, *(f"{float(row['auc']):.2f}" for row in cells), paper])
-    return table(["method", *problems, "paper, MNIST / FMNIST"], rows)
 
 
 def cost() -> str:
@@ -237,28 +183,11 @@ def scale_crossing() -> str:
 
 
 def mixed_tables() -> str:
-    """What text, dates and gaps are worth, and how far apart the ways to the same probabilities are."""
-    rows = []
-    for name, found in record("mixed_tables")["tables"].items():
-        scores = [
-            f"{found['held_out'][columns]['log_loss']:.3f} / {100 * found['held_out'][columns]['accuracy']:.1f} %"
-            for columns in ("complete columns of numbers", "all columns")
-        ]
-        ways = found["differences"]["logistic"]
-        largest = [_power(ways[way]) for way in ("scikit-learn's pipeline", "command line", "ONNX Runtime")]
-        rows.append([name, f"{found['rows']:,} x {found['columns']}, {found['gaps']:,} gaps", *scores, *largest])
-    return table(
-        [
-            "table",
-            "rows x columns",
-            "complete columns of numbers",
-            "all columns",
-            "pipeline",
-            "file and command",
-            "ONNX",
-        ],
-        rows,
-    )
+    """Log-loss and accuracy on the Titanic's passengers, without and with columns that have text or gaps."""
+    held_out = record("mixed_tables")["tables"]["titanic"]["held_out"]
+    found = [held_out[columns] for columns in ("complete columns of numbers", "all columns")]
+    losses, accuracies = ([row[key] for row in found] for key in ("log_loss", "accuracy"))
+    return f"from {losses[0]:.3f} to {losses[1]:.3f}, and raise the accuracy from {accuracies[0]:.1%} to {accuracies[1]:.1%}"
 
 
 def streaming() -> str:
@@ -282,11 +211,6 @@ def streamed_log_loss(contestant: str, rows: int) -> str:
     return f"{found['test_log_loss']:.3f}"
 
 
-def _power(difference: float) -> str:
-    """An upper bound, as a power of ten: the digits depend on the processor."""
-    return "0" if difference == 0.0 else f"< 1e{math.ceil(math.log10(difference))}"
-
-
 TABLES = {
     "docs/guide/mixed_tables.md": {"mixed": mixed_tables},
     "docs/guide/large_data.md": {
@@ -295,10 +219,6 @@ TABLES = {
         "default_million": lambda: streamed_log_loss("streamed, by default", 1_000_000),
         "five": lambda: streamed_log_loss("streamed, one pass", 5_000_000),
         "twenty": lambda: streamed_log_loss("streamed, one pass", 20_000_000),
-        "rows": scale_rows,
-        "classes": scale_classes,
-        "perrow": lambda: f"{record('scale')['on_paper']['class_parallel_bytes_a_row']:,.0f} bytes",
-        "crossing": scale_crossing,
     },
     "docs/performance.md": {
         "cost": cost,
@@ -307,9 +227,15 @@ TABLES = {
         "million_times": lambda: f"{record('large_table')['ratios']['fit_seconds']:.2g}",
         "memory": lambda: str(record("sparse_memory")["peak_gb"]["all"]),
     },
-    "benchmarks/README.md": {"bars": bars},
+    "benchmarks/README.md": {
+        "bars": bars,
+        "rows": scale_rows,
+        "classes": scale_classes,
+        "perrow": lambda: f"{record('scale')['on_paper']['class_parallel_bytes_a_row']:,.0f} bytes",
+        "crossing": scale_crossing,
+    },
     "docs/choosing.md": {
-        "defaults": defaults,
+        "better": lambda: found_in_defaults(r"significantly better on some data sets: holds. On (\d+ of \d+: .*)\."),
         "size": lambda: link_test_size("size"),
         "made_up_size": lambda: link_test_size("power"),
         "power": link_test_power,
@@ -319,7 +245,6 @@ TABLES = {
         "wins": lambda: found_in_defaults(r"significantly better on some data sets: holds. On (\d+ of \d+)"),
         "cells": lambda: sentence("table_libsvm", "At noise 0"),
         "minutes": lambda: sentence("runtime", "**1,800"),
-        "auc": areas,
     },
     "docs/theory.md": {"theory": theory},
 }

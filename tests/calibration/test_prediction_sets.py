@@ -110,7 +110,7 @@ def test_many_rows_are_thinned_out(monkeypatch):
         ({"coverage": 1.0}, "coverage must be a number strictly between 0 and 1, got 1.0"),
         ({"coverage": "high"}, "coverage must be"),
         ({"coverage": 0.9, "score": "lac"}, "score must be one of 'cumulated', 'probability', got 'lac'"),
-        ({"coverage": 0.9, "score": "probability", "randomized": True}, "randomized=True is for score='cumulated'"),
+        ({"coverage": 0.9, "score": "probability", "randomized": True}, "randomized=True needs score='cumulated'"),
     ],
 )
 def test_bad_arguments(arguments, message):

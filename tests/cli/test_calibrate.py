@@ -178,14 +178,14 @@ def test_a_class_without_rows(run, tmp_path):
     assert ran.err.startswith("warning: ")
     assert "has no rows of 'cat'" in ran.err
     # a column could be anything, unless it is named
-    assert "no labels of 'label': 'cat'" in run("calibrate", tmp_path / "plain.csv", *words, code=1).error
+    assert "not named after a label of 'label': 'cat'" in run("calibrate", tmp_path / "plain.csv", *words, code=1).error
     named = [word for kind in KINDS for word in ("--features", kind)]
     assert run("calibrate", tmp_path / "plain.csv", *words, *named).json["classes"] == KINDS.tolist()
 
 
 #: Tables that are refused, by what is done to a good one, and why.
 BAD = {
-    "another column": (lambda frame: frame.assign(id=range(len(frame))), "names are no labels of 'label': 'id'; labels are"),
+    "another column": (lambda frame: frame.assign(id=range(len(frame))), "not named after a label of 'label': 'id'"),
     "missing class": (lambda frame: frame.drop(columns="bee"), "labels without a column of predictions: 'bee'"),
     "text": (lambda frame: frame.assign(bee="many"), ": 'bee' .such as 'many'., the first in line 2; correct .* .--drop"),
     "one class": (lambda frame: frame[["ant"]].assign(label="ant"), "at least two classes are needed"),

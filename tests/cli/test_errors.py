@@ -49,7 +49,7 @@ def test_version_and_help(run):
     (["fit", "a.csv", "-o", "m", "--alpha", "-1"], "'--alpha': it must be 'auto' or a number in the range [0"),
     (["fit", "a.csv", "-o", "m", "--epochs", "0"], "'--epochs': it must be 'auto' or an int in the range [1"),
     (["fit", "a.csv", "-o", "m", "--cv", "1"], "--cv"),
-    (["fit", "a.csv", "-o", "m", "--cv", "3", *FIXED], "'--cv': it is for penalties that are chosen"),
+    (["fit", "a.csv", "-o", "m", "--cv", "3", *FIXED], "'--cv': it applies only if penalties are chosen"),
     (["fit", "a.csv", "-o", "m", "--tuning", "t.doc"], "'--tuning': 't.doc' must end in .csv or .tsv or .parquet or .png"),
     (["fit", "a.csv", "-o", "m", "--model", "logistic", "--link-alpha", "1e-4"], "it is for --model linear"),
     (["fit", "a.csv", "-o", "m", "--validation", "1.5"], "a number in the range (0.0, 1.0), got 1.5"),

@@ -319,7 +319,7 @@ def test_a_table_with_text_is_encoded_as_it_is_read(suffix, frame, run, tmp_path
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--solver", "lbfgs"], "'--solver': it cannot be 'lbfgs', which takes all rows at once"),
+        (["--solver", "lbfgs"], "'--solver': it cannot be 'lbfgs', which needs all rows at once"),
         (["--no-stream"], "is 20 files, which are read in batches"),
         (["--target", "nothing"], "has no target column 'nothing'"),
         (["--features", "kind"], "'kind' is the target"),

@@ -74,7 +74,7 @@ def test_what_was_recalibrated_elsewhere_is_taken():
     p, q, y = draw(20)
     parts = decompose(y, q, calibrated=p)
     assert parts.refinement.value == pytest.approx(-np.log(p[np.arange(20), y]).mean())
-    with pytest.raises(ValueError, match=r"at least 30 rows.*got 20; give recalibrated probabilities by calibrated="):
+    with pytest.raises(ValueError, match=r"at least 30 rows.*got 20; pass recalibrated probabilities as calibrated"):
         decompose(y, q)
     with pytest.raises(ValueError, match="loss must be one of 'log', 'brier', got 'hinge'"):
         decompose(y, q, "hinge", calibrated=p)

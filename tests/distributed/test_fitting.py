@@ -110,7 +110,7 @@ def test_resumed_in_the_middle_of_an_epoch(tmp_path, lost_after, early_stopping)
 @pytest.mark.parametrize(
     ("parameters", "options", "message"),
     [
-        ({"solver": "lbfgs"}, {}, "solver cannot be 'lbfgs', which takes all rows at once"),
+        ({"solver": "lbfgs"}, {}, "solver cannot be 'lbfgs', which needs all rows at once"),
         ({"random_state": None}, {}, "random_state must be a number, so that all processes draw the same, got None"),
         ({"warm_start": True}, {}, "warm_start=True"),
         ({"checkpoint": "state"}, {}, "checkpoint='state' is for one process"),

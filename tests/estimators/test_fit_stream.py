@@ -317,11 +317,11 @@ def test_a_data_set_of_files(table, folder):
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"solver": "lbfgs"}, "solver cannot be 'lbfgs', which takes all rows at once"),
+        ({"solver": "lbfgs"}, "solver cannot be 'lbfgs', which needs all rows at once"),
         ({"warm_start": True}, "warm_start=True does not apply"),
         ({"early_stopping": 1e-4, "alpha": 1.0, "link_alpha": 1.0}, "cannot hold out 0.0001 of 700 rows"),
         ({"cv": [(np.arange(3), np.arange(3))]}, "cv must be None or a number of folds"),
-        ({"link": CanonicalLink(3).requires_grad_(False)}, "a link that is kept fixed"),
+        ({"link": CanonicalLink(3).requires_grad_(False)}, "a fixed link"),
     ],
 )
 def test_parameters_that_need_all_rows(parameters, message, table):

@@ -397,7 +397,7 @@ def test_bad_values_are_refused_and_nothing_is_half_fitted(value):
 
 
 def test_too_few_rows_to_hold_out():
-    with pytest.raises(ValueError, match="label_noise needs rows to hold out"):
+    with pytest.raises(ValueError, match="label_noise needs held-out rows"):
         LegendreTronClassifier(label_noise="symmetric").fit([[0.0], [1.0]], [0, 1])
     assert LegendreTronClassifier(random_state=0).fit([[0.0], [1.0]], [0, 1]).predict([[0.0]]) == [0]
 

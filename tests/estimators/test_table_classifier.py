@@ -149,7 +149,7 @@ def test_it_has_nothing_that_its_estimator_has_not(noisy, tmp_path):
     with pytest.raises(AttributeError, match="this TableClassifier has no noise_rate_: it is not fitted"):
         _ = unfitted.noise_rate_
     given = TableClassifier(MultinomialLogisticClassifier(alpha=0.1)).fit(frame, y)
-    with pytest.raises(AttributeError, match="has no tuning_: the strengths of its penalties were given"):
+    with pytest.raises(AttributeError, match="has no tuning_: its penalties were given"):
         _ = given.tuning_
     other = TableClassifier(HistGradientBoostingClassifier(max_iter=5)).fit(frame, y, sample_weight=np.ones(len(y)))
     assert other.predict_proba(frame).shape == (200, 2)

@@ -130,7 +130,7 @@ def test_strengths_given_and_chosen(calls, link, alpha, link_alpha):
         assert clf.link_alpha_ == 0.02  # a strength that is given asks for a link
     if alpha == 0.1 and link_alpha != "auto":
         assert calls == ["train"]
-        with pytest.raises(AttributeError, match="has no tuning_: the strengths of its penalties were given"):
+        with pytest.raises(AttributeError, match="has no tuning_: its penalties were given"):
             _ = clf.tuning_
         assert not hasattr(clf, "tuning_")
         return

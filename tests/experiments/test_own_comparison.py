@@ -1,9 +1,8 @@
-"""The comparison of docs/own_comparison.md: data and models that the library knows nothing of, in a module of its own."""
+"""The example of docs/own_comparison.md: data and models that the library knows nothing of, in a module of its own."""
 
 import importlib
 import json
 import os
-import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -13,12 +12,12 @@ import pytest
 
 from legendretron.experiments import MissingDataError, Resources, read_records, render, sweep
 
-PAGE = Path(__file__).parents[2] / "docs" / "own_comparison.md"
+EXAMPLE = Path(__file__).parents[2] / "examples" / "my_comparison.py"
 
 
 @pytest.fixture
 def script(tmp_path):
-    (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    code = EXAMPLE.read_text()
     assert "    seeds=5,\n" in code
     path = tmp_path / "my_comparison.py"
     path.write_text(code.replace("    seeds=5,\n", "    seeds=3,\n"))  # shorter

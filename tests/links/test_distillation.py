@@ -96,7 +96,7 @@ def test_saturated_points_do_no_harm():
     ("change", "message"),
     [
         ({"link": CompositeLink(3, run_shape=(2,))}, "link must have no run axes"),
-        ({"link": NoisyLink(CompositeLink(3), SymmetricNoise(3, 0.1))}, r"part without noise, link\.clean"),
+        ({"link": NoisyLink(CompositeLink(3), SymmetricNoise(3, 0.1))}, r"distill link\.clean"),
         ({"z": torch.zeros(5, 3)}, "z must"),
         ({"z": torch.full((3, 2), float("nan"))}, "z must be finite"),
         ({"n_nests": 0}, "n_nests"),

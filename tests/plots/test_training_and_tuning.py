@@ -158,7 +158,7 @@ def test_of_a_fitted_estimator(estimator):
 def test_nothing_was_tried():
     X, y = load_iris(return_X_y=True)
     clf = MultinomialLogisticClassifier(alpha=0.01).fit(X, y)
-    with pytest.raises(AttributeError, match="strengths of its penalties were given"):
+    with pytest.raises(AttributeError, match="no tuning_: its penalties were given"):
         TuningDisplay.from_estimator(clf)
     with pytest.raises(ValueError, match="too few rows to hold any out; fit to more rows, or give alpha"):
         TuningDisplay(SEARCH[:0])

@@ -1,4 +1,4 @@
-"""Tables that are not like that of the fit are named in one warning."""
+"""Tables unlike the training data give one warning, which names the columns."""
 
 import warnings
 
@@ -45,7 +45,7 @@ def test_columns_that_have_changed_are_named(encoder, change, words):
     with pytest.warns(DriftWarning) as caught:
         encoder.transform(make_frame(100, 1).assign(**change))
     (warning,) = caught  # one for all columns
-    assert f"the table is not like that of the fit. {words}" in str(warning.message)
+    assert f"the table is unlike the training data. {words}" in str(warning.message)
 
 
 @pytest.mark.parametrize("change", [
@@ -104,10 +104,10 @@ def test_the_report_says_so_and_gives_no_warning(few_draws):
     frame, y = make_frame(), np.arange(300) % 2
     model = TableClassifier(MultinomialLogisticClassifier(alpha=0.1)).fit(frame, y)
     report = EvaluationReport(model, frame.assign(job="baker"), y, against=model, against_name="same")
-    said = "These rows are not like those of the fit. job: 300 of 300 values unknown."
+    said = "These rows are unlike the training data. job: 300 of 300 values unknown."
     assert said in report.summary
     assert said in report.to_html().replace("\N{NO-BREAK SPACE}", " ")
-    assert "not like those of the fit" not in EvaluationReport(model, frame, y).summary
+    assert "unlike the training data" not in EvaluationReport(model, frame, y).summary
 
 
 def test_the_report_of_a_table_of_numbers(few_draws):

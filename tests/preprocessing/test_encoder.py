@@ -402,8 +402,8 @@ UNFIT = {
     "decimals or thousands": ({"a": ["1,000", "2,500"]}, "decimal=',', or with thousands=',' if commas separate"),
     "thousands and decimals": ({"a": ["1.234,56", "2,5", "7"]}, "'1.234,56'; read .* decimal=',' and thousands='.'"),
     "spaces": ({"a": ["1 234,56", "12 000,00"]}, "'12 000,00'; read the file with decimal=',' and thousands=' '"),
-    "prices": ({"a": ["$1.50", "$2", "-$3,000.00"]}, r"'a' holds numbers with a sign, such as '\$1.50'; take out the sign"),
-    "percentages": ({"a": ["1.5 %", "2%", "0"]}, "'a' holds numbers with a sign, such as '1.5 %'; take out the sign"),
+    "prices": ({"a": ["$1.50", "$2", "-$3,000.00"]}, r"'a' holds numbers with a sign, such as '\$1.50'; remove the sign"),
+    "percentages": ({"a": ["1.5 %", "2%", "0"]}, "'a' holds numbers with a sign, such as '1.5 %'; remove the sign"),
     "numbers as text": ({"a": ["1", "2"]}, "'a' holds numbers as text, such as '1'; convert"),
     "two of a name": (pd.DataFrame([[1, 2]], columns=["a", "a"]), "more than one column 'a'"),
     "no rows": ({"a": []}, "at least 1 row"),
@@ -461,7 +461,7 @@ def test_the_same_values_in_another_form(change):
 
 def test_a_column_that_is_missing():
     encoder = TableEncoder().fit(pd.DataFrame(FITTED))
-    with pytest.raises(ValueError, match="no column 'city', 'since', which the fit had; it has 'age', 'on'"):
+    with pytest.raises(ValueError, match="no column 'city', 'since', which the training data had; it has 'age', 'on'"):
         encoder.transform(pd.DataFrame(FITTED)[["age", "on"]])
     with pytest.raises(ValueError, match="X has 2 features, but TableEncoder is expecting 4"):
         encoder.transform(np.ones((2, 2)))

@@ -97,7 +97,7 @@ def test_prediction_sets_are_measured():
     page = Page(EvaluationReport(model, X[500:], y[500:]).to_html())
     sets = model.predict_set(X[500:])
     held = sets[np.arange(400), np.searchsorted(model.classes_, y[500:])].mean()
-    assert f"hold the label in {percent(held)}, and have" in page.text
+    assert f"contain the label in {percent(held)} of the rows" in page.text
     assert "Calibrated on 500 rows of the fit, predicted out of fold." in page.text
     given = MultinomialLogisticClassifier(alpha=0.01).fit(X[:500], y[:500])
     assert "The model has no prediction sets" in Page(EvaluationReport(given, X[500:], y[500:]).to_html()).text
@@ -172,10 +172,10 @@ def test_few_rows_are_not_taken_for_many():
     log_p = np.log([[0.9, 0.1], [0.1, 0.9]])
     report = EvaluationReport(Given((0, 1)), log_p, [0, 1])
     assert "is right on 100.0 % of the rows (95 % interval 15.8 % to 100.0 %)" in report.summary
-    assert "Its probabilities cannot be judged by fewer than 30 rows." in report.summary
+    assert "Its probabilities cannot be evaluated on fewer than 30 rows." in report.summary
     page = Page(report.to_html())
-    assert "too few rows to draw how often the predicted class was right" in page.sections["calibration"]
-    assert "Rows of all classes are found equally often, 100.0 % of them." in page.sections["classes"]
+    assert "too few rows to draw a reliability curve" in page.sections["calibration"]
+    assert "Recall is 100.0 % for every class." in page.sections["classes"]
     assert "Areas have no interval where a class" in page.sections["classes"]
     assert "the exact one of a binomial distribution" in page.sections["scores"]
 
@@ -291,12 +291,12 @@ def test_tables_with_names_and_sparse_ones(fitted):
 def test_what_cannot_be_done_is_said():
     log_p, y = draw_labels(20)
     page = page_of(Given((0, 1, 2)), log_p, y)
-    assert "Logistic regression is left out: there are fewer than 30 rows" in page.sections["scores"]
-    assert "too few rows to recalibrate" in page.sections["calibration"]
+    assert "no logistic regression, because there are fewer than 30 rows" in page.sections["scores"]
+    assert "too few rows for cross-validated recalibration" in page.sections["calibration"]
     X = np.where(np.arange(120).reshape(60, 2) % 7 == 0, np.nan, 1.0)
     labels = np.arange(60) % 2
     forest = RandomForestClassifier(3, random_state=0).fit(X, labels)
-    assert "left out: some values are missing or infinite" in page_of(forest, X, labels).sections["scores"]
+    assert "because some values are missing or infinite" in page_of(forest, X, labels).sections["scores"]
 
 
 def test_probabilities_of_zero_are_told():

@@ -69,7 +69,7 @@ def _split(value: Any, place: tuple[str, ...], arrays: dict[str, Any]) -> Any:
         rest = {}
         for key, entry in value.items():
             if not isinstance(key, str):
-                raise ValueError(f"{'.'.join(place)} has the key {key!r}, but the keys of a file are text.")
+                raise ValueError(f"{'.'.join(place)} has the key {key!r}, but keys must be text.")
             if hasattr(entry, "dtype") and hasattr(entry, "shape") and not isinstance(entry, np.generic):
                 arrays["/".join((*place, key))] = entry
             else:
@@ -165,7 +165,7 @@ def _join(text: str, arrays: Mapping[str, Any]) -> dict[str, Any]:
         for key in way:
             parent = parent.get(key) if isinstance(parent, dict) else None
         if not isinstance(parent, dict) or last in parent:
-            raise ValueError(f"the tensor {name!r} belongs to nothing.")
+            raise ValueError(f"the tensor {name!r} is not used.")
         parent[last] = array
     return tree
 

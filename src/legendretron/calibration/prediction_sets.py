@@ -146,7 +146,7 @@ class SetCalibration:
         check_open_unit("coverage", coverage)
         check_choice("score", score, SCORES)
         if randomized and score != "cumulated":
-            raise ValueError(f"randomized=True is for score='cumulated', got {score!r}; leave one of them out.")
+            raise ValueError(f"randomized=True needs score='cumulated', got {score!r}; leave one of them out.")
         draws = None
         if randomized:  # spread evenly, in random order: thresholds vary less than with independent draws
             draws = (np.random.default_rng(_SEED).permutation(self.n_rows) + 0.5) / self.n_rows

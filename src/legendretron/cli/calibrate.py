@@ -98,9 +98,9 @@ def _classes_of_columns(table: Table, *, meant: bool) -> dict[str, Any]:
         found[name] = label
     if others:
         raise ValueError(
-            f"{str(table.path)!r} has columns whose names are no labels of {table.target!r}: {quoted(others)}; labels are "
-            f"{quoted(map(label_text, table.classes))}. Leave them out (--drop), or, if they belong to classes without rows, "
-            "name all columns p(class)."
+            f"{str(table.path)!r} has columns that are not named after a label of {table.target!r}: "
+            f"{quoted(others)}; labels are {quoted(map(label_text, table.classes))}. Leave them out (--drop), or, if "
+            "they belong to classes without rows, name all columns p(class)."
         )
     return found
 

@@ -84,7 +84,7 @@ _FEW = 20  #: fewer rows are worth a word
 def fit(terminal: Terminal, options: FitOptions) -> None:
     """See :class:`~legendretron.cli.command_options.FitOptions`."""
     if "RANK" in os.environ and "MASTER_ADDR" in os.environ:
-        raise ValueError("one process fits on the command line; below torchrun, call fit_torchrun in Python.")
+        raise ValueError("the command line fits in one process; with torchrun, call fit_torchrun in Python.")
     _check_columns(options)
     matrix_file = _matrix_file(options)
     outputs = {"--out": options.out, "--checkpoint": options.checkpoint, "--tuning": options.tuning}
@@ -97,7 +97,9 @@ def fit(terminal: Terminal, options: FitOptions) -> None:
     for name in find_given(options, "cv", "tuning"):
         if hasattr(estimator, "_strengths") and estimator._strengths().fixed:
             raise wrong(
-                name, "it is for penalties that are chosen, but all are given; leave it out, or give --alpha auto."
+                name,
+                "it applies only if penalties are chosen automatically, but all are given; leave it out, or give "
+                "--alpha auto.",
             )
     parts = find_table(options.data, options.format, options.stream, outputs)
     check_target(parts, options, "which column should be predicted?")
@@ -234,11 +236,11 @@ def _warn_of_few_rows(classes: np.ndarray, counts: np.ndarray, terminal: Termina
     """Say if there are hardly any rows, of the table or of a class."""
     rows, alone = int(counts.sum()), classes[counts < 2]
     if rows < _FEW:
-        terminal.warning(f"{rows} rows are hardly enough to learn from: what the model has found may be chance")
+        terminal.warning(f"{rows} rows are hardly enough to learn from: what the model found may be due to chance")
     if len(alone):
         terminal.warning(
-            f"there is only one row of {quoted(alone)}: the model can hardly learn this class, and cannot be "
-            "judged; add rows, or leave those out"
+            f"there is only one row of {quoted(alone)}: the model can hardly learn this class, or be evaluated on "
+            "it; add rows, or leave this one out"
         )
 
 

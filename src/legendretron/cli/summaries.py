@@ -148,7 +148,7 @@ def warn_of_similar_labels(classes: Any, path: Path, target: str | None, termina
     """Warn of classes that differ only by case or white space."""
     place = "the labels" if target is None else f"target column {target!r}"
     if words := similar_words(classes, f"{place} of {str(path)!r} has labels"):
-        terminal.warning(f"{words} Write them alike if they are the same.")
+        terminal.warning(f"{words} Spell them alike if they mean the same.")
 
 
 def in_words(form: Mapping[str, str | None]) -> str:

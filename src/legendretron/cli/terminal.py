@@ -53,9 +53,7 @@ class Terminal:
         for tally in found[:_MOST_COLUMNS]:
             self.warning(str(tally))
         if len(found) > _MOST_COLUMNS:
-            self.warning(
-                f"{len(found) - _MOST_COLUMNS:,} more columns are not like those of the fit; --json names them"
-            )
+            self.warning(f"{len(found) - _MOST_COLUMNS:,} more columns are unlike the training data; --json names them")
         return [tally.to_dict() for tally in found]
 
     def result(self, payload: Mapping[str, Any], *views: RenderableType, even_if_quiet: bool = True) -> None:

@@ -200,8 +200,8 @@ def open_source(
         return keep_rows(TextSource(files, target, chosen, missing, skip_bad_rows=skip_bad_rows), parts, target)
     if text is not None and text.na:
         raise ValueError(
-            f"{spell('na_values', text.na[0])} is looked for in text, or in a table that is read as a whole; write "
-            "nothing instead."
+            f"{spell('na_values', text.na[0])} applies to text files, and to tables that are read as a whole; leave "
+            "such fields empty instead."
         )
     if parts.format not in _DATASETS:
         raise ValueError(

@@ -126,8 +126,8 @@ def decompose(
         folds = folds_for(len(y), seed)
         if not folds:
             raise ValueError(
-                f"y must have at least {LEAST_ROWS} rows, some to recalibrate on and others to judge, got {len(y)}; give "
-                "recalibrated probabilities by calibrated=."
+                f"y must have at least {LEAST_ROWS} rows for cross-validated recalibration, got {len(y)}; pass "
+                "recalibrated probabilities as calibrated."
             )
         after = recalibrate(log_p, y, weight, folds).calibrated
     else:

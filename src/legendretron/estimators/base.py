@@ -378,14 +378,14 @@ class LinearLinkClassifier(LinearPredictor):
         if not folds and (self.cv is not None or groups is not None):
             which = "groups" if groups is not None else f"cv={self.cv!r}"
             raise ValueError(
-                f"{which} holds out no row of a class that the other rows have, so strengths cannot be chosen; leave it "
-                f"out, or give {spell('alpha')} and {spell('link_alpha')}."
+                f"{which} never holds out a row of a class that the training rows have, so penalties cannot be "
+                f"chosen; leave it out, or give {spell('alpha')} and {spell('link_alpha')}."
             )
         if not folds and is_learned(self.label_noise):
             raise ParameterError(
                 "label_noise",
-                f"needs rows to hold out, of classes that the other rows have too, and there are too few; give a rate, or "
-                f"leave it out, got {self.label_noise!r}.",
+                "needs held-out rows of classes that the other rows have too, and there are too few; give a rate, "
+                f"or leave it out, got {self.label_noise!r}.",
             )
         return TuningProblem(
             features,
@@ -511,8 +511,8 @@ class LinearLinkClassifier(LinearPredictor):
         if before is not None and not before.known and not in_training:
             if known is not None:
                 raise ValueError(
-                    "training continues with the label noise that was found in the first fit, but label_noise has been given "
-                    "since; set warm_start=False, or clone the estimator, to start over."
+                    "training continues with the label noise that was found in the first fit, but label_noise has "
+                    "been changed since; set warm_start=False, or clone the estimator, to start over."
                 )
             return before.make_training_noise(), before
         if is_learned(self.label_noise) and online:
@@ -651,7 +651,7 @@ class LinearLinkClassifier(LinearPredictor):
         """The candidates that were tried, as a pandas data frame, the chosen one first."""
         if self._tuning is None:
             raise AttributeError(
-                f"this {type(self).__name__} has no tuning_: the strengths of its penalties were given, or it is not fitted."
+                f"this {type(self).__name__} has no tuning_: its penalties were given, or it is not fitted."
             )
         return self._tuning.to_frame()
 

@@ -293,8 +293,8 @@ class LegendreCalibrator(SavedModel, ProbabilityClassifier):
             if replaced is not None and replaced >= 1.0:
                 raise ParameterError(
                     "label_noise",
-                    f"must be below {(n_classes - 1) / n_classes:.3g}, with which labels of {n_classes} classes say "
-                    f"nothing, got {self.label_noise!r}.",
+                    f"must be below {(n_classes - 1) / n_classes:.3g}, at which labels of {n_classes} classes carry "
+                    f"no information, got {self.label_noise!r}.",
                 )
         read = ScoreReader(form)(torch.as_tensor(scores[kept]))
         found = calibrate(

@@ -56,13 +56,13 @@ def fixed_link(given: Any, n_classes: int, dtype: torch.dtype, device: torch.dev
     link: Link = get_link(given)
     if isinstance(link, NoisyLink):
         raise ValueError(
-            "link must be that of the true labels, got a NoisyLink, whose canonical loss has no minimum for a row that is "
-            "classified right; give its part without noise, link.clean."
+            "link must be a link to the true labels, got a NoisyLink, whose canonical loss has no minimum for "
+            "correctly classified rows; pass link.clean."
         )
     if check_single_link(link).n_classes != n_classes:
         raise ValueError(
-            f"link must be for the {n_classes} classes of y, got a {type(link).__name__} for {link.n_classes}; a loss is "
-            "transferred between problems with as many classes."
+            f"link must be for the {n_classes} classes of y, got a {type(link).__name__} for {link.n_classes}; a "
+            "loss is transferred between problems with the same number of classes."
         )
     if not link.is_canonical:
         raise NotCanonicalError(
@@ -92,15 +92,15 @@ def check_fixed_fit(estimator: Any, online: bool) -> None:
         raise ParameterError("checkpoint", f"does not apply: {why}; leave it out, got {estimator.checkpoint!r}.")
     if estimator.link_alpha not in ("auto", None):
         raise ParameterError(
-            "link_alpha", f"does not apply to a link that is kept fixed; leave it out, got {estimator.link_alpha!r}."
+            "link_alpha", f"does not apply to a fixed link; leave it out, got {estimator.link_alpha!r}."
         )
     if not (
         estimator.label_noise is None or (isinstance(estimator.label_noise, str) and estimator.label_noise == "auto")
     ):
         raise ParameterError(
             "label_noise",
-            "must be 'auto', which finds none here, or None: with noise in the labels, the loss of a link that "
-            f"is kept fixed is not convex; got {estimator.label_noise!r}.",
+            "must be None, or 'auto', which then assumes no noise: with label noise, the loss of a fixed link is "
+            f"not convex; got {estimator.label_noise!r}.",
         )
 
 

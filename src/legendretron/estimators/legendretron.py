@@ -287,9 +287,9 @@ class LegendreTronClassifier(LinearLinkClassifier):
                 and has_same_values(get_link(self.link), self.link_)
             ):
                 raise ValueError(
-                    f"training continues with the link of the first fit, {type(self.link_).__name__}, but link is another "
-                    "one now, or only one of the two is kept fixed; set warm_start=False, or clone the estimator, to start "
-                    "anew."
+                    f"training continues with the link of the first fit, {type(self.link_).__name__}, but link has "
+                    "been changed, or only one of the two is fixed; set warm_start=False, or clone the estimator, "
+                    "to start anew."
                 )
             return
         if self.link_alpha_ == math.inf:  # logistic regression was chosen in place of the link

@@ -484,7 +484,8 @@ class LegendreNetClassifier(SavedModel, LabelQuality):
         if data.groups is not None or is_learned(self.label_noise):
             which = "groups" if data.groups is not None else spell("label_noise", self.label_noise)
             raise ValueError(
-                f"{which} needs rows to hold out whose classes the other rows have as well, and there are none; leave it out."
+                f"{which} needs held-out rows of classes that the other rows have too, and there are none; leave it "
+                "out."
             )
         if known is not None:
             self._noise = FittedNoise.from_noise(known, np.bincount(data.labels) / len(data.labels), known=True)

@@ -65,7 +65,7 @@ class Standardizer:
         folded = coef.astype(dtype), (bias - coef @ self.mean).astype(dtype)
         if not all(np.isfinite(values).all() for values in folded):
             raise ValueError(
-                f"{spell('X')} has features of a size that {dtype} cannot hold the coefficients of; scale them first."
+                f"{spell('X')} has features whose coefficients are out of range for {dtype}; scale them first."
             )
         return folded
 

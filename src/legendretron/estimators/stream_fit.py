@@ -113,19 +113,16 @@ def check_streamable(estimator: Any, *, alone: bool = True) -> None:
     if estimator.solver == "lbfgs":
         raise ParameterError(
             "solver",
-            "cannot be 'lbfgs', which takes all rows at once: a stream does not have them; give 'auto' or 'adam'.",
+            "cannot be 'lbfgs', which needs all rows at once; give 'auto' or 'adam'.",
         )
     if is_fixed(getattr(estimator, "link", None)):
-        raise ValueError(
-            "a link that is kept fixed is trained with by a solver that takes all rows at once; call fit, on a sample "
-            "of the rows."
-        )
+        raise ValueError("a fixed link needs a solver that uses all rows at once; call fit on a sample of the rows.")
     if estimator.warm_start:
         raise ValueError("warm_start=True does not apply to fit_stream; leave it out, or go on with partial_fit.")
     if not (estimator.cv is None or isinstance(estimator.cv, Integral)):
         raise ValueError(
-            f"cv must be None or a number of folds of the sample that strengths are chosen on, got {estimator.cv!r}: a "
-            "splitter needs all rows."
+            "cv must be None or a number of folds of the sample on which penalties are chosen, got "
+            f"{estimator.cv!r}: a splitter needs all rows."
         )
     if alone:
         return
@@ -283,8 +280,9 @@ class StreamFit:
         missing = np.setdiff1d(np.arange(len(classes)), sample.labels)
         if len(missing):
             raise ValueError(
-                f"the sample of {len(sample.labels)} rows that strengths are chosen on has none of class "
-                f"{classes[missing].tolist()[0]!r}; raise sample_rows, or give {spell('alpha')} and {spell('link_alpha')}."
+                f"the sample of {len(sample.labels)} rows on which penalties are chosen has none of class "
+                f"{classes[missing].tolist()[0]!r}; raise sample_rows, or give {spell('alpha')} and "
+                f"{spell('link_alpha')}."
             )
         features = as_features(self.units.transform(sample.x), dtype, self.layout.device)
         data = FitData(sample.x, classes[sample.labels], sample.weights, classes).normalize()

@@ -406,8 +406,8 @@ class Link(nn.Module, ABC):
         transformed = not torch.compiler.is_compiling() and torch._C._functorch.peek_interpreter_stack() is not None
         if transformed or torch.compiler.is_exporting():
             raise ValueError(
-                f"{type(self).__name__} has to see a first batch before it is exported or transformed in training mode: "
-                "call link.initialize(z) with a batch of predictors, or model.eval()."
+                f"{type(self).__name__} must be initialized by a first batch before it is exported or transformed in "
+                "training mode: call link.initialize(z) with a batch of predictors, or model.eval()."
             )
         self.initialize(rows.detach(), across_ranks=True)
 

@@ -114,9 +114,7 @@ def distill(link: Link, z: Any, *, n_nests: int = 8, max_iter: int = 200, seed: 
     """
     check_single_link(link)
     if isinstance(link, NoisyLink):
-        raise ValueError(
-            "link must be that of the true labels, got a NoisyLink; distill its part without noise, link.clean."
-        )
+        raise ValueError("link must be a link to the true labels, got a NoisyLink; distill link.clean.")
     n_nests, max_iter = check_integer("n_nests", n_nests, 1), check_integer("max_iter", max_iter, 1)
     seed = check_integer("seed", seed, 0)
     points = check_points(link, z)

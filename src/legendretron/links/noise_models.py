@@ -436,8 +436,8 @@ def known_noise(
             raise ParameterError(
                 "label_noise",
                 f"must be a share of wrong labels from 0 to below {most:.3g} for {n_classes} classes, got "
-                f"{label_noise!r}: with more, a label says nothing about the true class, or what it is not. Give such noise "
-                "as a matrix.",
+                f"{label_noise!r}: beyond that, labels carry no information, or are mostly wrong. Give such noise as "
+                "a matrix.",
             )
         rate = replaced_share(float(label_noise), n_classes)
         return SymmetricNoise(n_classes, rate, learned=False, device=device, dtype=dtype)
@@ -502,7 +502,7 @@ def _check_rate(rate: float, learned: bool) -> float:
             f"rate must be a number from 0 to below 1, the share of labels that is replaced, got {rate!r}."
         )
     if learned and rate == 0.0:
-        raise ValueError("rate must be above 0 to be learned, since nothing leads away from 0; try 0.1.")
+        raise ValueError("rate must be above 0 to be learned, since its gradient vanishes at 0; try 0.1.")
     return float(rate)
 
 
@@ -518,9 +518,9 @@ def _check_matrix(matrix: Tensor, learned: bool) -> None:
             f"matrix must have rows that sum to 1, one for each true class, but row {worst} sums to {float(sums[worst]):.6g}."
         )
     if learned and bool((values == 0.0).any()):
-        raise ValueError("matrix must be above 0 everywhere to be learned, since nothing leads away from 0.")
+        raise ValueError("matrix must be above 0 everywhere to be learned, since gradients vanish at 0.")
     if not learned and float(torch.linalg.cond(values)) > 1e8:
         raise ValueError(
-            "matrix must be invertible: otherwise different true probabilities give the same observed ones, and labels "
-            "cannot tell between them."
+            "matrix must be invertible: otherwise different true probabilities give the same observed ones, and "
+            "labels cannot distinguish them."
         )

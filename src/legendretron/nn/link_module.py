@@ -146,8 +146,8 @@ class LinkModule(nn.Module, ABC):
         log_p = self._log_true(x)
         if self.noise is None:
             raise ValueError(
-                "label_quality needs a model of wrong labels, but label_noise=None takes all labels for right; build the "
-                f"{type(self).__name__} with label_noise='learn', or with what is known."
+                "label_quality needs a noise model, but label_noise=None assumes that all labels are correct; build "
+                f"the {type(self).__name__} with label_noise='learn', a rate or a matrix."
             )
         labels = check_labels("labels", labels, self.n_classes, tuple(log_p.shape[:-1]))
         with full_precision(log_p):

@@ -96,8 +96,8 @@ class LabelQualityDisplay(Display):
         check_is_fitted(model)
         if not hasattr(model, "label_quality"):
             raise ValueError(
-                f"estimator must judge labels, as LegendreTronClassifier and MultinomialLogisticClassifier do, got "
-                f"{type(model).__name__} without label_quality."
+                "estimator must have label_quality, as LegendreTronClassifier and MultinomialLogisticClassifier do, "
+                f"got {type(model).__name__} without label_quality."
             )
         return cls(model.label_quality(X, y, cv), threshold, wrong).plot(ax=ax)
 
@@ -183,8 +183,8 @@ class PredictionSetDisplay(Display):
         model, X = core(single(cls.__name__, estimator), X)
         if not hasattr(model, "predict_set"):
             raise ValueError(
-                f"estimator must predict sets, as LegendreTronClassifier does, got {type(model).__name__} without "
-                "predict_set."
+                f"estimator must have predict_set, as LegendreTronClassifier does, got {type(model).__name__} "
+                "without predict_set."
             )
         for name in how:
             check_choice("how", name, ("score", "randomized", "by_class", "cautious"))

@@ -129,7 +129,7 @@ class LinkDisplay(Display):
         data = {} if X is None else {key: (models[key].data() - shift) / scale for key, (shift, scale) in units.items()}
         if z is None:
             if unit == "own" and not data:
-                raise ValueError("z or X must be given with unit='own', to tell how far to draw.")
+                raise ValueError("z or X must be given with unit='own', to set the range of the plot.")
             ends = (
                 (-_END, _END)
                 if unit == "sigmoid"
@@ -205,7 +205,7 @@ class _Curve:
         found = sigmoid_unit(lambda z: self.probabilities(z).mean(0))
         if found is None:
             raise ValueError(
-                f"the link of {self.name!r} does not rise from a probability of 1/4 to 3/4, so it has no place in the "
-                "sigmoid's unit; use unit='own'."
+                f"the link of {self.name!r} does not rise from a probability of 1/4 to 3/4, so it cannot be drawn in "
+                "the sigmoid's unit; use unit='own'."
             )
         return found

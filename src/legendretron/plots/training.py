@@ -160,8 +160,8 @@ class TuningDisplay(Display):
         check_is_fitted(model)
         if not hasattr(type(model), "tuning_"):
             raise ValueError(
-                f"estimator must choose strengths, as LegendreTronClassifier and MultinomialLogisticClassifier do, got "
-                f"{type(model).__name__} without tuning_."
+                "estimator must choose its penalties, as LegendreTronClassifier and MultinomialLogisticClassifier "
+                f"do, got {type(model).__name__} without tuning_."
             )
         return cls(model.tuning_).plot(ax=ax)
 

@@ -108,5 +108,5 @@ def tell_drift(tallies: list[Tally]) -> None:
     if found := [str(tally) for tally in tallies if tally.is_drift]:
         more = f"; and {len(found) - _NAMED} more columns" if len(found) > _NAMED else ""
         warnings.warn(
-            f"the table is not like that of the fit. {'; '.join(found[:_NAMED])}{more}.", DriftWarning, stacklevel=3
+            f"the table is unlike the training data. {'; '.join(found[:_NAMED])}{more}.", DriftWarning, stacklevel=3
         )

@@ -56,7 +56,8 @@ def as_frame(X: Any, fitted: Any = None, optional: Collection[str] = ()) -> tupl
     lacking = [name for name in known if name not in names]
     if needed := [name for name in lacking if name not in optional]:
         raise ValueError(
-            f"the table has no column {quoted(needed)}, which the fit had; it has {', '.join(map(repr, names[:20]))}."
+            f"the table has no column {quoted(needed)}, which the training data had; it has "
+            f"{', '.join(map(repr, names[:20]))}."
         )
     frame = X.set_axis(names, axis=1)
     return frame.assign(**dict.fromkeys(lacking, np.nan))[known] if lacking else frame[known], None

@@ -220,7 +220,7 @@ class ColumnStatistics:
         names = f"give {spell('categorical', self.name)} if they are names"
         if signs and len(signs) == len(words):
             raise ValueError(
-                f"column {self.name!r} holds numbers with a sign, such as {signs[0]!r}; take out the sign, or {names}."
+                f"column {self.name!r} holds numbers with a sign, such as {signs[0]!r}; remove the sign, or {names}."
             )
         if not words and marks is not None:
             raise ValueError(f"column {self.name!r} holds {self._written(texts, marks)}, or {names}.")

@@ -44,8 +44,8 @@ from legendretron.report.sections.learned import describe_link
 from legendretron.report.sections.scores import comparison, main_numbers, scores, summary
 from legendretron.report.sections.training import training
 
-# A saved model brings no training data along. So a logistic regression, and the maps that recalibrate the model, are fitted
-# to some of the given rows and judged on the others, by turns.
+# A saved model does not contain its training data. So logistic regression and recalibration are cross-validated on the
+# given rows.
 
 #: Most numbers (rows x columns x classes) a logistic regression is fitted to, and most that its penalty is chosen on.
 _MOST_NUMBERS, _MOST_TUNED = 1.4e7, 7e6
@@ -102,7 +102,7 @@ def logistic_regression(X: Any, rows: EvaluationRows, folds: list[Fold]) -> tupl
 
 
 def _single(X: Any) -> Any:
-    """Features in single precision, for speed; dense ones in units of their spread, so that no digit of it is lost."""
+    """Features in single precision, for speed; dense ones are standardized first, so that no digits are lost."""
     if scipy.sparse.issparse(X):
         return X.astype(np.float32)
     spread = X.std(0)
@@ -110,20 +110,19 @@ def _single(X: Any) -> Any:
 
 
 class EvaluationReport:
-    """How good a classifier is on rows with known labels: a page that opens with the answer.
+    """Evaluation of a classifier on rows with known labels, as a single HTML page that starts with a summary.
 
-    It holds scores with bootstrap intervals beside simple alternatives, calibration, prediction sets, mistakes, ROC and
-    precision-recall curves, the learned link and loss, coefficients, training, suspicious labels, and a card of data and
-    settings. What a model does not have is left out with a sentence. Notebooks display the report by itself.
+    The page shows scores with bootstrap intervals, also for simple alternatives, calibration, prediction sets, mistakes, ROC
+    and precision-recall curves, the learned link and loss, coefficients, training, suspicious labels, and a model card.
+    Sections that do not apply to a model say so. Notebooks display the report.
 
-    A fitted model brings no training data along. So the tuned logistic regression beside it, temperature scaling and the
-    recalibration that splits scores into calibration and refinement are fitted to some of these rows and judged on others, by
-    turns: each row is predicted by a fit that has not seen it. The report says so.
+    A fitted model does not contain its training data. So the logistic regression it is compared with, temperature scaling,
+    and the recalibration that divides scores into calibration and refinement are cross-validated on the given rows.
 
     Parameters
     ----------
     model : classifier
-        Fitted, with ``predict_proba``: of this library, of scikit-learn, or a pipeline or search of such.
+        Fitted classifier with ``predict_proba``: of this library or scikit-learn, or a pipeline or search.
     X : array, data frame or sparse matrix of shape (n_samples, n_features)
         Rows that the model was not fitted to.
     y : array of shape (n_samples,)
@@ -131,32 +130,31 @@ class EvaluationReport:
     sample_weight : array of shape (n_samples,), optional
         Weight of each row; non-negative, not all zero. Rows of weight zero are left out.
     against : classifier or pair of classifier and X, optional
-        Another model to put beside it; a pair if it takes other columns of the same rows.
+        Another model to compare with; a pair if it needs other columns of the same rows.
     name, against_name : str, optional
-        What to call the models; by default their classes.
+        Names of the models; by default those of their classes.
     data : str, optional
-        What to call the data.
+        Name of the data.
     facts : mapping of str to str, optional
-        Further lines for the card, such as where the data come from.
+        Further lines of the model card, such as the origin of the data.
     row_numbers : array of int of shape (n_samples,), optional
-        What to call the rows in the table of suspicious labels, if they are some of a larger table; by default their places,
-        from 0.
+        Numbers of the rows in the table of suspicious labels, if they are part of a larger table; by default from 0.
     log_proba : array of shape (n_samples, n_classes) or pair of these, optional
-        What the model, or both models, predict for these rows, if that is known: it is then not computed again.
+        Log-probabilities that the model, or both models, predict for these rows, if they are known already.
     random_state : int, default=0
         Seed of the bootstrap and the folds. The same rows and seed give the same numbers.
 
     Attributes
     ----------
     summary : str
-        The answer in a few sentences.
+        Summary in a few sentences.
     scores : dict of str to dict of str to Estimate
-        Value, low and high end of each score, by the name of the model and of what stands beside it.
+        Scores with intervals, by name of the model or alternative and by name of the score.
 
     Notes
     -----
-    With more than 5,000 rows there are two folds instead of five. What is fitted has at most so many rows that it takes
-    seconds, and the report tells how many. Curves of single classes are of at most 5,000 rows.
+    With more than 5,000 rows there are two folds instead of five. Comparison models are fitted to as many rows as take
+    seconds; the report says how many. Curves of single classes use at most 5,000 rows.
 
     Examples
     --------
@@ -254,13 +252,13 @@ class EvaluationReport:
         return self._html
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the page to one file, which needs nothing else; the write is atomic."""
+        """Write the page to a single file, atomically."""
         if Path(path).is_dir():
             raise ValueError(f"path must be that of a file, but {os.fspath(path)!r} is a folder.")
         write_atomically(path, self._html.encode())
 
     def _repr_html_(self) -> str:
-        """In notebooks, in a frame of its own, so that neither style meets the other."""
+        """The page in a frame, so that its style does not mix with that of the notebook."""
         return (
             f'<iframe srcdoc="{html.escape(self._html, quote=True)}" sandbox="allow-scripts" title="evaluation report" '
             'style="width:100%;height:80vh;border:1px solid #8884;border-radius:6px"></iframe>'
@@ -294,26 +292,26 @@ def _add_comparisons(
         found = maps["model"]
         contestants["temperature"] = Contestant.of(f"{own}, temperature scaled", rows.y, found.temperature)
         notes.append(
-            f"Temperature scaling was fitted to at most {rows_in_words(found.fitted_to)} of this table and judged on the "
-            f"others, in {len(folds)} turns, so that no row was judged by a fit that had seen it."
+            f"Temperature scaling was cross-validated in {len(folds)} folds, each fitted to at most "
+            f"{rows_in_words(found.fitted_to)} of this table."
         )
         if matrix is not None:
             log_p, fitted_to = logistic_regression(matrix, rows, folds)
             if log_p is not None:
                 contestants["logistic"] = Contestant.of("Logistic regression, tuned", rows.y, log_p)
                 notes.append(
-                    "Logistic regression, with a penalty chosen by cross-validation, was fitted in the same way, to "
-                    f"{rows_in_words(fitted_to)} of this table at a time. The model was fitted to its own training "
-                    "data, which may be more or fewer rows: the comparison tells whether a simple model of these rows would "
-                    "do, not which method is better."
+                    "Logistic regression, with a penalty chosen by cross-validation, was fitted in the same folds, to "
+                    f"{rows_in_words(fitted_to)} at a time. The model was fitted to its own training data, which may be "
+                    "more or fewer rows: the comparison shows whether a simple model of these rows would be enough, not "
+                    "which method is better."
                 )
             else:
                 reason = "a part of the rows has one class only"
     else:
         reason = f"there are fewer than {LEAST_ROWS} rows"
-        notes.append(f"Temperature scaling is left out: {reason}.")
+        notes.append(f"There is no temperature scaling, because {reason}.")
     if "logistic" not in contestants:
-        notes.append(f"Logistic regression is left out: {reason}.")
+        notes.append(f"There is no logistic regression, because {reason}.")
     share = rows.share
     with np.errstate(divide="ignore"):
         log_share = np.broadcast_to(np.log(share), (len(rows), len(share)))

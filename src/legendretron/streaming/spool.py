@@ -76,8 +76,8 @@ class Spool(BlockSource):
             self.close()
             if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise ValueError(
-                    f"the disk of {folder!r} is full, where the table is kept while it is read; make room, or name a folder "
-                    f"on another disk by the environment variable {SPOOL_FOLDER}."
+                    f"the disk of {folder!r}, which holds temporary copies of the table, is full; free some space, or set "
+                    f"the environment variable {SPOOL_FOLDER} to a folder on another disk."
                 ) from error
             raise
 

@@ -53,9 +53,9 @@ def calibration(
     """Return the section on calibration; ``fitted`` is empty if there were too few rows to recalibrate on."""
     words, _ = calibration_in_words(measured, error)
     intro = paragraph(
-        "Probabilities are calibrated if of all rows that are given 70 %, seven in ten come true. Those of "
-        f"the model {words}. The curve shows how often the predicted class was right, against the probability "
-        "that it was given; on the dashed line both agree, below it the model promises too much."
+        "Probabilities are calibrated if, for example, predictions with a probability of 70 % are right seven times "
+        f"in ten. Those of the model {words}. The curve shows how often the predicted class was right, against its "
+        "predicted probability; on the dashed line both agree, below it the model is overconfident."
     )
     parts = [intro, grid(_top_label(measured, seed)), _decompose(measured, fitted)]
     if len(measured.rows.classes) > 2:
@@ -95,18 +95,18 @@ def _models(measured: Measured) -> list[str]:
 
 def _top_label(measured: Measured, seed: int) -> list[Markup]:
     display = _reliability(measured, seed, len(measured.rows), _DRAWS)
-    first = note("There are too few rows to draw how often the predicted class was right.")
+    first = note("There are too few rows to draw a reliability curve.")
     if _has_curve(display):
         caption = "Reliability of the predicted class, smooth, with 95 % bands"
         first = chart_figure(display.chart(), caption, height=330)
     accuracy, gap = measured.score("model", "accuracy").value, measured.score("model", "gap").value
-    text = f"How sure the model is: {percent(accuracy + gap)} on average, and right on {percent(accuracy)}"
+    text = f"Predicted probability: {percent(accuracy + gap)} on average; accuracy: {percent(accuracy)}"
     return [first, chart_figure(display.counts(log=False), text, height=330)]
 
 
 def _decompose(measured: Measured, fitted: dict[str, Recalibrated]) -> Markup:
     if not fitted:
-        return note("There are too few rows to recalibrate the model on some and to judge the others.")
+        return note("There are too few rows for cross-validated recalibration.")
     rows = []
     for loss, title in (("log", "Log-loss"), ("brier", "Brier score")):
         for key in fitted:
@@ -131,20 +131,21 @@ def _decompose(measured: Measured, fitted: dict[str, Recalibrated]) -> Markup:
         share = own.value / measured.score("model", "log_loss").value
         verdict = f"Recalibration would lower the log-loss by {number(own.value, 4)}, {percent(share)} of it."
     else:
-        verdict = "Recalibration would not clearly lower the log-loss: the interval of the gain holds zero."
+        verdict = "Recalibration would not clearly lower the log-loss: the interval of the gain includes zero."
     temperature = float(np.exp(np.mean(np.log(maps.temperatures))))
     return (
         heading("Calibration and refinement")
         + paragraph(
-            f"{verdict} What is left, refinement, could only be lowered by telling classes apart better. The best "
+            f"{verdict} The rest, refinement, could only be lowered by distinguishing the classes better. The best "
             f"temperature is {number(temperature, 2)}; above 1 it makes probabilities less extreme, below 1 more."
         )
         + table(["", "score", "calibration", "refinement", "uncertainty", "resolution"], rows)
         + note(
-            "Calibration is the score less that of the same model after recalibration by LegendreCalibrator, fitted to at "
-            f"most {rows_in_words(maps.fitted_to)} of these rows and judged on others, in {len(maps.temperatures)} turns. A "
-            "slightly negative value means that there was nothing to learn. Uncertainty is the score of the class "
-            "frequencies, and resolution what is saved of it: refinement is uncertainty less resolution."
+            "Calibration is the score minus that of the same model after recalibration by LegendreCalibrator, "
+            f"fitted to at most {rows_in_words(maps.fitted_to)} of these rows and judged on others, in "
+            f"{len(maps.temperatures)} turns. A slightly negative value means that there was nothing to learn. "
+            "Uncertainty is the score of the class frequencies, and resolution is by how much the predictions "
+            "reduce it: refinement is uncertainty minus resolution."
         )
     )
 

@@ -75,12 +75,12 @@ def classes(measured: Measured, errors: np.ndarray) -> Markup:
     said = rows.spoken
     if recall[worst] < recall[best]:
         intro = (
-            f"Rows of {said[worst]} are found least often, {percent(recall[worst])} of them, and those of "
-            f"{said[best]} most often, {percent(recall[best])}."
+            f"Recall is lowest for {said[worst]}, {percent(recall[worst])}, and highest for {said[best]}, "
+            f"{percent(recall[best])}."
         )
     else:
-        intro = f"Rows of all classes are found equally often, {percent(recall[best])} of them."
-    intro += " A click on the head of a column sorts by it."
+        intro = f"Recall is {percent(recall[best])} for every class."
+    intro += " Click a column head to sort."
     few = note(
         f"Areas have no interval where a class, or all others, have fewer than {_LEAST_FOR_ERROR} rows, or no mistake."
     )
@@ -246,10 +246,11 @@ def prediction_sets(model: Any, measured: Measured, seed: int) -> Markup:
         "sets",
         _TITLE,
         paragraph(
-            f"Sets of classes that are to hold the true one in {percent(_USUAL, 0)} of the rows hold the label in "
-            f"{percent(float(coverage[usual]))}, and have {number(float(mean_size[usual]), 2)} classes on average."
+            f"Prediction sets with a nominal coverage of {percent(_USUAL, 0)} contain the label in "
+            f"{percent(float(coverage[usual]))} of the rows, and have {number(float(mean_size[usual]), 2)} classes "
+            "on average."
         ),
-        table(["asked for", "holds the label", "classes in a set", "one class only"], listed),
+        table(["nominal coverage", "coverage", "mean size", "sets of one class"], listed),
         grid([chart_figure(chart, "Coverage")]),
         table(["class", f"held at {percent(_USUAL, 0)}", "classes in a set"], by_class, tall=len(by_class) > 12),
         note(f"{calibration} The most probable class is always in the set, so coverage is at least the accuracy."),

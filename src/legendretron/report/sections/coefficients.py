@@ -47,7 +47,7 @@ def importance(classifier: Any, features: Any, names: list[str], rows: Evaluatio
         ),
         figure(bars, "rise of the log-loss"),
         details("All features", table(["feature", "rise of the log-loss"], body, tall=len(body) > 12)),
-        note(f"Networks have no coefficients. Of features that say the same, each may seem to matter little.{cut}"),
+        note(f"Networks have no coefficients. If features are correlated, each of them may seem unimportant.{cut}"),
     )
 
 

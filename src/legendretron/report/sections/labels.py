@@ -89,14 +89,15 @@ def labels(model: Any, contestant: Contestant, rows: EvaluationRows, posterior: 
     heads = ["row, from 0", "label", "suggested", "label is right", "model gave it"]
     if rows.weighted:
         heads.append("weight")
-    listed = table(heads, body, caption=f"The {min(_LISTED, len(rows))} most doubtful rows", tall=True)
+    listed = table(heads, body, caption=f"The {min(_LISTED, len(rows))} most suspicious rows", tall=True)
     return section(
         "labels",
         _TITLE,
         paragraph(intro),
         grid([chart_figure(display.chart(), "Doubt about labels"), block(listed)]),
         note(
-            "Judged by the model itself, on rows that it should not have been fitted to. A confident prediction against the "
-            f"label can be a wrong label or a mistake of the model: look before you correct.{assumed}"
+            "Based on the model itself, which should not have been fitted to these rows. A confident prediction "
+            "that contradicts the label can be a wrong label or a mistake of the model: check before you "
+            f"correct.{assumed}"
         ),
     )

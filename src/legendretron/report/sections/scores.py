@@ -140,7 +140,7 @@ def calibration_in_words(measured: Measured, error: CalibrationError) -> tuple[s
     """Return what is to be made of the probabilities, and whether that is good (1), bad (-1), or neither (0)."""
     points, gap = f"{100 * error.error:.1f} percentage points", measured.score("model", "gap")
     if len(measured.rows) < LEAST_ROWS:
-        return f"cannot be judged by fewer than {LEAST_ROWS} rows", 0
+        return f"cannot be evaluated on fewer than {LEAST_ROWS} rows", 0
     if error.error <= error.by_chance or error.error < _SMALL:
         chance = error.error <= error.by_chance
         # the error is of the predicted class; the log-loss knows of the others, too
@@ -180,7 +180,7 @@ def summary(measured: Measured, error: CalibrationError, drift: Sequence[Tally] 
     ]
     if drift:
         rest = f"; and {len(drift) - _NAMED} more columns" if len(drift) > _NAMED else ""
-        said.append((f"These rows are not like those of the fit. {'; '.join(map(str, drift[:_NAMED]))}{rest}.", -1))
+        said.append((f"These rows are unlike the training data. {'; '.join(map(str, drift[:_NAMED]))}{rest}.", -1))
     if (better := measured.better("model", "dummy")) < 1:
         how = "worse" if better < 0 else "not clearly better"
         said.append((f"By log-loss it is {how} than predicting the class frequencies for every row.", -1))

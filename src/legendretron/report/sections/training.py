@@ -31,10 +31,10 @@ def training(classifier: Any) -> Markup:
         tuning = getattr(classifier, "tuning_", None)
     except ImportError:  # the table of candidates is a data frame
         tuning = None
-        said.append("The strengths that were tried are not drawn: that needs pandas.")
+        said.append("The penalties that were tried are not plotted, because this needs pandas.")
     if tuning is not None:
         if len(tuning) > 1:
-            tried = "Strengths tried; a ring is around the chosen one"
+            tried = "Penalties that were tried; the chosen one has a ring"
             pictures.append(chart_figure(TuningDisplay(tuning).chart(), tried))
         chosen = tuning[tuning["chosen"].astype(bool)]
         if len(chosen):
@@ -46,15 +46,15 @@ def training(classifier: Any) -> Markup:
         if hasattr(classifier, "link_test_"):
             said.append(_link_test(classifier.link_test_, learned=math.isfinite(classifier.link_alpha_)))
     elif isinstance(history, History) and hasattr(classifier, "alpha_"):
-        said.append("The strengths of the penalties were given, so none were tried.")
+        said.append("The penalties were given, so no others were tried.")
     more = []
     if tuning is not None:
         more.append(note("Bars are one standard error of the difference to the best logistic regression."))
         if (tuning["label_noise"] > 0).any():
             more.append(
                 note(
-                    "Candidates that take some labels to be wrong need more than a lower loss to be chosen: the labels must "
-                    "look wrong by accident, and not because the model does not fit."
+                    "Candidates that assume label noise need more than a lower loss to be chosen: the suspicious "
+                    "labels must look random, not like a model that does not fit."
                 )
             )
     return section("training", _TITLE, paragraph(" ".join(said)), grid(pictures) if pictures else "", *more)
