@@ -26,8 +26,8 @@ from legendretron._internal.validation import check_device, check_integer
 from legendretron.diagnostics.softmax_test import LinkTest
 from legendretron.estimators.classes import apply_class_weight, swap_classes, swap_labels
 from legendretron.estimators.convex import fit_convex, has_convex_solver
-from legendretron.estimators.floor import add_floor
 from legendretron.estimators.fit_data import FitData, check_rows
+from legendretron.estimators.floor import add_floor
 from legendretron.estimators.label_noise import (
     FittedNoise,
     how_to_find_noise,
