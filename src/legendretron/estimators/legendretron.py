@@ -147,9 +147,9 @@ class LegendreTronClassifier(LinearLinkClassifier):
     **Wrong labels.** The model is trained on the observed labels and predicts the true ones. With ``"auto"``, noise is
     assumed if it explains held-out labels better. If the penalties or ``class_weight`` are given, ``"auto"`` means ``None``.
 
-    **A floor.** Where wrong labels are looked for, predictions are doubted, too: those of a learned link count as those of
-    ``n`` rows of which a quarter of one may be of any class, so that no row has a log-loss above ``log(4 n C)``; more if the
-    share of wrong labels is uncertain. Probabilities are then ``(1 - u) p + u / C``, where ``p`` are those of ``link_``.
+    **A floor.** With a name as ``label_noise``, a learned link rules out no class: probabilities are ``(1 - u) p + u / C``,
+    where ``p`` are those of ``link_``, and ``u`` is a quarter of one of the ``n`` rows, ``1 / (4 n)``, or more if the noise is
+    uncertain. So the log-loss of a row is at most ``log(4 n C)``.
 
     References
     ----------
