@@ -444,7 +444,6 @@ class LinearLinkClassifier(LinearPredictor):
         if tuning is not None and tuning.noise is not None:
             found = FittedNoise(n_classes, tuning.noise, known=False, matrix=tuning.noise_matrix)
             noise = found.make_training_noise()
-        link = clean_link(link)
         alpha, link_alpha = strengths
         if isinstance(link, SoftmaxLink):
             link_alpha = math.inf

@@ -15,7 +15,7 @@ from legendretron._internal.validation import check_choice
 from legendretron.estimators.base import LinearLinkClassifier
 from legendretron.estimators.fixed_link import check_fixed_fit, fixed_link, get_link, has_same_values, is_fixed
 from legendretron.estimators.settings import SHARED_CONSTRAINTS, Protocol, Strengths, hidden_for
-from legendretron.links import CompositeLink, Link, NoisyLink, SoftmaxLink, clean_link, link_class, make_link
+from legendretron.links import CompositeLink, Link, NoisyLink, SoftmaxLink, link_class, make_link
 from legendretron.links.registry import check_link, check_settings
 from legendretron.losses import CanonicalLoss, CompositeLoss
 
@@ -148,7 +148,7 @@ class LegendreTronClassifier(LinearLinkClassifier):
     assumed if it explains held-out labels better. If the penalties or ``class_weight`` are given, ``"auto"`` means ``None``.
 
     **A floor.** With a name as ``label_noise``, a learned link rules out no class: probabilities are ``(1 - u) p + u / C``,
-    where ``p`` are those of ``link_``, and ``u`` is a quarter of one of the ``n`` rows, ``1 / (4 n)``, or more if the noise is
+    where ``p`` are those of ``link_``, and ``u`` is a quarter of one of ``n`` rows, ``1 / (4 n)``, or more if the noise is
     uncertain. So the log-loss of a row is at most ``log(4 n C)``.
 
     References
@@ -302,7 +302,7 @@ class LegendreTronClassifier(LinearLinkClassifier):
             return
         settings = self._link_settings()
         settings.pop("init", None)
-        kind, link = self._link_class(), clean_link(self.link_)
+        kind, link = self._link_class(), self.link_
         fitted = link.settings()
         if kind is not type(link) or any(fitted.get(name) != value for name, value in settings.items()):
             raise ValueError(

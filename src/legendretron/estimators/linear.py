@@ -23,7 +23,7 @@ from legendretron.estimators.label_quality import LabelQuality
 from legendretron.estimators.persistence import LINK_FIELDS, SavedModel, link_parts_from_state, link_parts_to_state
 from legendretron.estimators.saved_classes import classes_from_state
 from legendretron.estimators.standardization import Standardized
-from legendretron.links import Link, SoftmaxLink, clean_link
+from legendretron.links import Link, SoftmaxLink
 from legendretron.links.persistence import link_from_state, link_to_state
 from legendretron.training import History
 from legendretron.tuning import Tuning
@@ -193,7 +193,7 @@ class LinearPredictor(SavedModel, LabelQuality):
         estimator.coef_, estimator.intercept_ = state["coef"].numpy(), state["intercept"].numpy()
         if any(p.dtype != state["coef"].dtype for p in estimator.link_.parameters()):
             raise ValueError(f"link must have parameters of {state['coef'].dtype}, as coef.")
-        if "link" not in cls._get_param_names() and not isinstance(clean_link(estimator.link_), SoftmaxLink):
+        if "link" not in cls._get_param_names() and not isinstance(estimator.link_, SoftmaxLink):
             raise ValueError(f"link must be softmax in a {cls.__name__}, got {type(estimator.link_).__name__}.")
         estimator._standardized = _decode_units(state, estimator.link_)
         estimator.alpha_, estimator.link_alpha_ = check_strengths(state["strengths"])
