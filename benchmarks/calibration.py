@@ -444,15 +444,6 @@ def left_out(run: Run) -> bool:
     return model == VENN_ABERS and case.endswith("cifar-100")
 
 
-@functools.cache
-def warm_up(model: str) -> None:
-    """Calibrate a few made-up rows, once in a process: imports and compilation are then done."""
-    p = np.random.default_rng(0).dirichlet(np.ones(3), size=90)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        MODELS[model](p, np.arange(90) % 3)(p)
-
-
 def scores(y: np.ndarray, p: np.ndarray) -> dict[str, float]:
     import relplot
 
@@ -472,7 +463,6 @@ def scores(y: np.ndarray, p: np.ndarray) -> dict[str, float]:
 def measure(run: Run, p: np.ndarray, y: np.ndarray) -> dict[str, Any]:
     """Calibrate some predictions of a case, and test the calibrator on others."""
     model, (own, test) = run.model, split(len(y), run.size, run.seed)
-    warm_up(model)
     gc.collect()  # what earlier runs have left is not this one's to collect
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of peers, about classes without rows

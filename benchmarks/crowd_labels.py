@@ -61,11 +61,6 @@ def settings(model: str, table: str) -> dict[str, Any]:
     return {**make_recipe(LegendreTronClassifier()), "labels": model, "annotators": ANNOTATORS, "wrong": WRONG}
 
 
-def make(model: str, sparse: bool) -> Any:
-    """An estimator to warm up by."""
-    return LegendreTronClassifier(random_state=0)
-
-
 def measure(run: Run, X: np.ndarray, y: np.ndarray) -> dict[str, Any]:
     train, _, test = label_noise.noisy_split(y, 0.0, run.seed)
     n_classes = int(y.max()) + 1
@@ -126,7 +121,6 @@ EXPERIMENT = study.declare(
     sections,
     rows,
     load=other_tables.load,
-    make=make,
     datasets=TABLES,
     models=tuple(LABELS),
     settings=settings,

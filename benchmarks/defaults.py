@@ -9,13 +9,13 @@ follow each other, so that the ratio of two times is of the same minute. A sweep
 
 from __future__ import annotations
 
-import importlib
 import math
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 from scipy.sparse import issparse
@@ -128,30 +128,13 @@ def splits_of(dataset: str) -> int:
     return FEWER_SEEDS.get(dataset, SEEDS)
 
 
-@contextmanager
-def change_constants(constants: Mapping[str, float]) -> Iterator[None]:
-    """Inside, constants of the library, by their full names, have other values."""
-    places = [(importlib.import_module(name.rpartition(".")[0]), name.rpartition(".")[2]) for name in constants]
-    before = [getattr(*place) for place in places]
-    try:
-        for place, value in zip(places, constants.values(), strict=True):
-            setattr(*place, value)
-        yield
-    finally:
-        for place, value in zip(places, before, strict=True):
-            setattr(*place, value)
-
-
-def make(model: str, sparse: bool) -> Any:
-    """An estimator to warm up by."""
-    return MODELS[model].make(0, sparse)
-
-
 def measure(run: Run, X: Any, y: np.ndarray) -> dict[str, Any]:
     """Fit the model of a run to four fifths of the rows, and test it on the others."""
     train, test = train_test_split(np.arange(len(y)), test_size=0.2, random_state=run.seed, stratify=y)
     estimator = MODELS[run.model].make(run.seed, issparse(X))
-    with change_constants(MODELS[run.model].constants):
+    with ExitStack() as changed:
+        for name, value in MODELS[run.model].constants.items():
+            changed.enter_context(patch(name, value))
         found = study.fit_and_score(estimator, X[train], y[train], X[test], y[test])
     return found | (chosen_strengths(estimator) if isinstance(estimator, LegendreTronClassifier) else {})
 
@@ -297,7 +280,6 @@ EXPERIMENT = study.declare(
     measure,
     sections,
     rows,
-    make=make,
     datasets=DATASETS,
     models=tuple(MODELS),
     settings=settings,

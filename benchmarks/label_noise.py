@@ -493,11 +493,6 @@ def settings(model: str, dataset: str) -> dict[str, Any]:
     return {**MODELS[model].settings, **SHARED}
 
 
-def make(model: str, sparse: bool) -> Any:
-    """An estimator to warm up by."""
-    return MODELS[model].make(0, sparse, symmetric_transition(3, 0.1))
-
-
 def noisy_split(y: np.ndarray, noise: float, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Rows to train on, labels of these, of which some are wrong, and rows to test on."""
     train, test = train_test_split(np.arange(len(y)), test_size=0.2, random_state=seed, stratify=y)
@@ -561,7 +556,6 @@ EXPERIMENT = study.declare(
     measure,
     sections,
     rows,
-    make=make,
     pictures=pictures,
     datasets=DATASETS,
     models=tuple(MODELS),

@@ -13,10 +13,10 @@ from __future__ import annotations
 import functools
 import importlib.util
 import statistics
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -162,23 +162,6 @@ def left_out(run: Run) -> bool:
     return run.model in SLOW and run.seed >= (FEWEST_SPLITS if run.dataset in SLOWEST else FEWER_SPLITS)
 
 
-@contextmanager
-def keep_held_out_logits() -> Iterator[list[tuple[np.ndarray, np.ndarray, np.ndarray]]]:
-    """Inside, what links of networks are learned from is kept: logits, labels and weights of held-out rows."""
-    kept: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
-    learn = estimators.learn_map
-
-    def keep(logits: np.ndarray, labels: np.ndarray, weight: np.ndarray, *others: Any) -> Any:
-        kept.append((logits, labels, weight))
-        return learn(logits, labels, weight, *others)
-
-    estimators.learn_map = keep
-    try:
-        yield kept
-    finally:
-        estimators.learn_map = learn
-
-
 def other_links(clf: LegendreNetClassifier, held_out: tuple[np.ndarray, ...], X: np.ndarray, y: np.ndarray) -> Any:
     """Log-losses of the same networks with softmax, with a temperature, and with a mean of probabilities, not of logits."""
     x, (logits, labels, weight) = torch.from_numpy(X.astype(np.float64)), held_out
@@ -209,29 +192,17 @@ def other_links(clf: LegendreNetClassifier, held_out: tuple[np.ndarray, ...], X:
     }
 
 
-@contextmanager
-def change_encoding(model: str) -> Iterator[None]:
-    """Inside, networks see no feature in parts, if the model is the one without them."""
-    usual = inputs._PARTS
-    inputs._PARTS = 1 if model.endswith("no encoding") else usual
-    try:
-        yield
-    finally:
-        inputs._PARTS = usual
-
-
-def example(model: str, sparse: bool) -> Any:
-    """An estimator to warm up by; none of other libraries."""
-    return make(model, 0) if model.startswith("Legendre") else None
-
-
 def measure(run: Run, X: np.ndarray, y: np.ndarray) -> dict[str, Any]:
     train, labels, test = label_noise.noisy_split(y, run.noise, run.seed)
     estimator = make(run.model, run.seed)
-    with keep_held_out_logits() as kept, change_encoding(run.model):
+    parts = 1 if run.model.endswith("no encoding") else inputs._PARTS
+    with (
+        patch.object(estimators, "learn_map", wraps=estimators.learn_map) as learn,
+        patch.object(inputs, "_PARTS", parts),
+    ):
         found = study.fit_and_score(estimator, X[train], labels, X[test], y[test])
     if run.model == NETWORK and run.noise == 0.0 and not estimator.is_linear_ and estimator.noise_rate_ == 0.0:
-        found["other_links"] = other_links(estimator, kept[0], X[test], y[test])
+        found["other_links"] = other_links(estimator, learn.call_args_list[0].args[:3], X[test], y[test])
     found |= {"wrong_share": float((labels != y[train]).mean()), **label_noise.estimated_rate(estimator)}
     if hasattr(estimator, "is_linear_"):
         found["is_linear"] = bool(estimator.is_linear_)
@@ -338,7 +309,6 @@ EXPERIMENT = study.declare(
     sections,
     rows,
     load=load,
-    make=example,
     datasets=TABLES,
     models=MODELS,
     settings=settings,

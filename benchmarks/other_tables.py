@@ -149,7 +149,6 @@ EXPERIMENT = study.declare(
     sections,
     label_noise.rows,
     load=load,
-    make=label_noise.make,
     datasets=TABLES,
     models=(OURS, BASELINE, WITHOUT),
     settings=settings,

@@ -133,11 +133,6 @@ def settings(model: str, table: str) -> dict[str, Any]:
     return {**make_recipe(MODELS[model](None)), "sets": 2, "features": "words as one column each"}
 
 
-def make(model: str, sparse: bool) -> Any:
-    """An estimator to warm up by."""
-    return MODELS[model](0)
-
-
 # --- the report ---
 
 
@@ -263,7 +258,6 @@ EXPERIMENT = study.declare(
     sections,
     rows,
     load=other_tables.load,
-    make=make,
     datasets=TABLES,
     models=tuple(sorted(MODELS)),
     settings=settings,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
 import gc
 import importlib
@@ -19,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from scipy.sparse import csr_matrix, issparse
+from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.exceptions import ConvergenceWarning
@@ -132,13 +134,18 @@ class GivenProbabilities(ClassifierMixin, BaseEstimator):
         return np.asarray(X).argmax(axis=1)
 
 
-def warm_up(estimator: Any, sparse: bool = False) -> None:
-    """Fit a model to a few made-up rows: imports and compilation are then done."""
+def made_up_rows(sparse: bool = False) -> tuple[Any, np.ndarray]:
+    """A few rows of three classes, whose features may stand for their probabilities."""
     y = np.arange(90) % 3
-    X = np.random.default_rng(0).normal(size=(90, 4)) + y[:, None]
+    X = softmax(np.random.default_rng(0).normal(size=(90, 3)) + np.eye(3)[y], axis=1)
+    return csr_matrix(X) if sparse else X, y
+
+
+def warm_up(estimator: Any) -> None:
+    """Fit a model to a few made-up rows: imports and compilation are then done."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        estimator.fit(csr_matrix(X) if sparse else X, y)
+        estimator.fit(*made_up_rows())
 
 
 def fit_and_score(estimator: Any, X: Any, y: np.ndarray, X_test: Any, y_test: np.ndarray) -> dict[str, Any]:
@@ -191,7 +198,6 @@ class Work:
     settings: Callable[[str, str], dict[str, Any]]
     measure: Callable[[Run, Any, Any], dict[str, Any]]
     load: Callable[[str, Path | None], tuple[Any, Any, dict[str, Any]]]
-    make: Callable[[str, bool], Any] | None
 
     def __call__(self, batch: Batch, resources: Resources) -> Outcome:
         if batch.settings != self.settings(batch.model, batch.dataset):
@@ -199,15 +205,20 @@ class Work:
         torch.set_num_threads(1)
         with threadpool_limits(1):
             X, y, facts = self.load(batch.dataset, resources.data)
-            if self.make is not None:
-                _warm_up_once(self.make, batch.model, issparse(X))
+            if y is not None:
+                _warm_up_once(self.measure, batch.model, issparse(X))
             return Outcome(facts, [self.measure(run, X, y) for run in batch.runs])
 
 
 @functools.cache
-def _warm_up_once(make: Callable[[str, bool], Any], model: str, sparse: bool) -> None:
-    if (estimator := make(model, sparse)) is not None:
-        warm_up(estimator, sparse)
+def _warm_up_once(measure: Callable[[Run, Any, Any], dict[str, Any]], model: str, sparse: bool) -> None:
+    """Measure a model on a few made-up rows: imports and compilation are then done."""
+    with (
+        warnings.catch_warnings(),
+        contextlib.suppress(Exception),
+    ):  # what is wrong with a model, its first run will say
+        warnings.simplefilter("ignore")
+        measure(Run("made up", model, noise=0.0, size=60, seed=0), *made_up_rows(sparse))
 
 
 def declare(
@@ -218,19 +229,18 @@ def declare(
     rows: Callable[[Results], list[dict[str, Any]]],
     *,
     load: Callable[[str, Path | None], tuple[Any, Any, dict[str, Any]]] = load,
-    make: Callable[[str, bool], Any] | None = None,
     pictures: Callable[[Results, Path], list[Path]] = lambda results, folder: [],
     **experiment: Any,
 ) -> Experiment:
     """A study as an experiment, whose report is ``name.md`` and ``name.csv``.
 
     ``measure(run, X, y)`` is a fit and a test, on what ``load(dataset, folder)`` returns with facts about it.
-    ``make(model, sparse)`` is an estimator that is fitted once before, or None. ``sections(records, results)`` are the parts
-    of the report, the introduction first; ``rows(results)`` those of the CSV file; ``pictures(results, folder)`` draws.
+    ``sections(records, results)`` are the parts of the report, the introduction first; ``rows(results)`` those of the CSV
+    file; ``pictures(results, folder)`` draws.
     All else are fields of an experiment.
     """
     if measure is not None:
-        experiment["execute"] = Work(experiment["settings"], measure, load, make)
+        experiment["execute"] = Work(experiment["settings"], measure, load)
 
     def report(records: list[Record], folder: Path) -> list[Path]:
         axes: dict[str, Any] = {

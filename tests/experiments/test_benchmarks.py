@@ -56,7 +56,7 @@ def folder(tmp_path):
 #: the benchmark, a part of it, how many runs that is, and what its report says
 PARTS = [
     (calibration, {"datasets": ["digits logistic"], "models": [calibration.OURS, calibration.UNCALIBRATED]}, 4,
-     "| digits logistic | 200 |"),
+     "| digits logistic, 200 |"),
     (defaults, {"datasets": ["breast cancer"], "models": [BASELINE, "MLPClassifier"]}, 4, "| breast cancer | 569 x 30, 2 |"),
     (label_noise, {"datasets": ["breast cancer"], "models": [BASELINE, label_noise.GENERALISED],
                    "noise": [label_noise.PAIRS]}, 4, "breast cancer"),
