@@ -213,10 +213,8 @@ class Work:
 @functools.cache
 def _warm_up_once(measure: Callable[[Run, Any, Any], dict[str, Any]], model: str, sparse: bool) -> None:
     """Measure a model on a few made-up rows: imports and compilation are then done."""
-    with (
-        warnings.catch_warnings(),
-        contextlib.suppress(Exception),
-    ):  # what is wrong with a model, its first run will say
+    # what is wrong with a model, its first run will say
+    with warnings.catch_warnings(), contextlib.suppress(Exception):
         warnings.simplefilter("ignore")
         measure(Run("made up", model, noise=0.0, size=60, seed=0), *made_up_rows(sparse))
 
@@ -236,20 +234,16 @@ def declare(
 
     ``measure(run, X, y)`` is a fit and a test, on what ``load(dataset, folder)`` returns with facts about it.
     ``sections(records, results)`` are the parts of the report, the introduction first; ``rows(results)`` those of the CSV
-    file; ``pictures(results, folder)`` draws.
-    All else are fields of an experiment.
+    file; ``pictures(results, folder)`` draws. All else are fields of an experiment.
     """
     if measure is not None:
         experiment["execute"] = Work(experiment["settings"], measure, load)
 
     def report(records: list[Record], folder: Path) -> list[Path]:
-        axes: dict[str, Any] = {
-            "dataset": whole.datasets,
-            "noise": whole.noise,
-            "size": whole.sizes,
-            "model": whole.models,
-        }
-        axes = {axis: values for axis, values in axes.items() if len(values) > 1 or axis in ("dataset", "model")}
+        axes: dict[str, Any] = {"dataset": whole.datasets}
+        axes |= {"noise": whole.noise} if len(whole.noise) > 1 else {}
+        axes |= {"size": whole.sizes} if len(whole.sizes) > 1 else {}
+        axes["model"] = whole.models
         records = in_order(records, **axes)
         results = Results(records, *axes)
         introduction, *parts = sections(records, results)

@@ -158,7 +158,7 @@ def sweep(
     resources : Resources
         Folder of data, and device.
     backend, n_jobs, address
-        See :func:`~legendretron.experiments.runner.executed`.
+        See :func:`~legendretron.experiments.runner.execute_batches`.
     batch_size : int, optional
         Most runs to train side by side; all that fit if None.
     render_only : bool
