@@ -1,4 +1,4 @@
-"""Labels and categories as they come: which are missing, and which differ only by the way they are written."""
+"""Checks of labels and categories: which are missing, and which differ only in case or white space."""
 
 from __future__ import annotations
 

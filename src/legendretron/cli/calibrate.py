@@ -228,7 +228,7 @@ def _fit(
     calibrator: LegendreCalibrator, X: Any, scores: np.ndarray, y: np.ndarray, classes: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Fit to all rows, and return log-probabilities of labels as they are, before and after, of rows held out."""
-    with without_names(), DriftWatch():  # what there is to say was said when scores were computed
+    with without_names(), DriftWatch():  # warned about when scores were computed
         if calibrator.estimator is None:
             calibrator.set_params(classes=classes)
         calibrator.fit(X, y)

@@ -78,7 +78,7 @@ class BetterClassifier(LegendreNetClassifier):
         return self
 
 
-_FEW = 20  #: fewer rows are worth a word
+_FEW = 20  #: fewer rows give a warning
 
 
 def fit(terminal: Terminal, options: FitOptions) -> None:

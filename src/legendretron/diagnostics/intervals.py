@@ -8,7 +8,7 @@ import numpy as np
 
 #: How often rows are drawn.
 DRAWS = 1000
-#: With more rows, groups of rows are drawn, about so many.
+#: With more rows, groups of rows are drawn, about this many.
 _GROUPS = 5000
 #: Entries of a block of draws.
 _AT_ONCE = 2**22

@@ -141,7 +141,7 @@ def fit_torchrun(
         )  # fmt: skip
         if out is not None and layout.first:
             estimator.save(out)
-        layout.gather(None)  # nobody needs the checkpoint any more
+        layout.gather(None)  # wait until no process needs the checkpoint
         if store is not None and layout.first:
             store.remove()
     return estimator

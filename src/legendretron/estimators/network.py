@@ -163,7 +163,7 @@ class LegendreNetClassifier(SavedModel, LabelQuality):
 
     Notes
     -----
-    The architecture and its training use known ingredients, see the reference: robust scaling with smooth clipping, a learned
+    The architecture and its training use known techniques, see the reference: robust scaling with smooth clipping, a learned
     scale for each input, the neural tangent parametrization, and SELU with a learned share of the identity.
 
     For sparse features, or tables that are read in batches, use :class:`~legendretron.LegendreTronClassifier`.

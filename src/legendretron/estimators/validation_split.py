@@ -17,7 +17,7 @@ def validation_split(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Split rows into a training and a validation set, stratified by class.
 
-    ``copies`` tells of every row of the table of which row it is a copy; copies are not divided.
+    ``copies[i]`` is the row that row ``i`` of the table is a copy of; copies stay together.
     """
     if copies is not None:
         originals, first = np.unique(copies[rows], return_index=True)

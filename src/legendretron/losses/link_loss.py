@@ -73,7 +73,7 @@ class LinkLoss(Criterion):
             self._link.reset_parameters(generator)
 
     def train(self, mode: bool = True) -> Self:
-        """Set the mode; the frozen link stays as it is."""
+        """Set the mode, but not that of the frozen link."""
         super().train(mode)
         self._link.eval()
         return self

@@ -34,7 +34,7 @@ from legendretron.training.problem import Sample
 _SCALE, _BIAS, _MIX = 6.0, 0.1, 0.1
 #: Slope of SELU below 0, over that above, and that above.
 SELU = 1.6732632423543772, 1.0507009873554805
-#: Numbers that masks of dropout are taken from, at a place that depends on the step; at least so many times those of a step.
+#: Least size of the pool of random numbers for dropout masks, and the same as a multiple of what a step needs.
 _POOL, _TIMES = 2**20, 4
 _STRIDE = 7_368_787
 

@@ -1,6 +1,6 @@
 """The paper's table of LIBSVM data sets: LegendreTron and logistic regression under label noise, 20 splits each.
 
-Beside the paper's models stand ours: both with a penalty that is tuned, and ``LegendreTronClassifier()`` as it comes.
+They are compared with both models with tuned penalties, and with the default ``LegendreTronClassifier()``.
 """
 
 from __future__ import annotations

@@ -78,15 +78,14 @@ class LabelQualityDisplay(Display):
         wrong: ArrayLike | None = None,
         ax: Any = None,
     ) -> LabelQualityDisplay:
-        """Judge labels and draw the result.
+        """Compute the quality of labels and plot it.
 
         Parameters
         ----------
         estimator : LegendreTronClassifier, MultinomialLogisticClassifier or TableClassifier
-            Fitted; also inside a pipeline or a search. What transforms its features is not fitted again.
+            Fitted; also inside a pipeline or a search, whose transformers are not fitted again.
         X, y, cv
-            Rows, their labels, and how each is judged by a model that has not seen it, as in ``label_quality``. None: by the
-            estimator itself.
+            Rows, their labels, and the cross-validation, as in ``label_quality``. ``cv=None`` uses the estimator itself.
         threshold, wrong
             See the class.
         ax : matplotlib axes, optional
@@ -102,7 +101,7 @@ class LabelQualityDisplay(Display):
         return cls(model.label_quality(X, y, cv), threshold, wrong).plot(ax=ax)
 
     def chart(self) -> Chart:
-        """Return what is to be drawn."""
+        """Return the chart."""
         n, suspicious = len(self.quality), self.n_suspicious_
         rank = np.arange(1, n + 1)
         share = f"{suspicious:,} of {n:,} rows ({suspicious / n:.1%}) beyond {1.0 - self.threshold:g}"

@@ -22,14 +22,14 @@ class TrainingDisplay(Display):
     Parameters
     ----------
     histories : mapping of str to History
-        By the name of the model; of one run each, or of many, whose mean is drawn.
+        Histories by name of the model; of several runs, the mean is drawn.
 
     Attributes
     ----------
     lines_ : dict of str to line
-        The losses of training of each model.
+        Training losses of each model.
     validation_lines_ : dict of str to line
-        Those of validation, of the models that have them.
+        Validation losses, for models that have them.
 
     Examples
     --------
@@ -105,7 +105,7 @@ _NOISY = "0.65"
 class TuningDisplay(Display):
     """Log-loss on held-out rows against ``alpha``, one curve for logistic regression and one for each ``link_alpha``.
 
-    If it was tried whether some labels are wrong, logistic regression that knows of it has a curve of its own.
+    If label noise was considered, logistic regression with noise has a curve of its own.
     Candidates that were dropped after fewer steps are faint, and the chosen one has a ring. Where logistic regression is
     among the candidates, everything is drawn relative to it: a point is the log-loss of the best logistic regression plus
     the difference to it, row by row, and a bar is the standard error of that difference. So candidates that were tried on

@@ -1,4 +1,4 @@
-"""Columns whose values are not like those of the fit: unknown, missing, or far outside the range."""
+"""Columns whose values are unlike the training data: unknown, missing, or far outside the range."""
 
 from __future__ import annotations
 
@@ -9,38 +9,38 @@ from contextvars import ContextVar, Token
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-#: Values unlike those of the fit are worth a warning if all are, or half of them and twice the usual share, and if equal
-#: shares are 10,000 times less likely than different ones.
+#: A warning needs half of the values and twice the share in the training data (or all values), and a likelihood ratio of
+#: 10,000 against equal shares.
 _MOST, _TIMES, _LESS_LIKELY = 0.5, 2.0, 1e-4
 #: Columns that a warning names.
 _NAMED = 5
 
 
 class DriftWarning(UserWarning):
-    """Most values of a column are unknown, missing, or far outside the range of the fit.
+    """Warning that most values of a column are unknown, missing, or far outside the range of the training data.
 
     Examples
     --------
     >>> import warnings
-    >>> warnings.simplefilter("ignore", DriftWarning)  # no word about it
+    >>> warnings.simplefilter("ignore", DriftWarning)
     """
 
 
 @dataclass(frozen=True)
 class Tally:
-    """How many values of a column are not like those of the fit."""
+    """Number of values of a column that are unlike the training data."""
 
     column: str  #: its name
     problem: str  #: what is counted: ``"unknown"``, ``"missing"`` or ``"outside"``
-    words: str  #: the same in words, after the numbers
-    usual: float  #: the share of such values in the fit; not 0 or 1, though there may have been none
-    rows: float  #: of so many values; infinite if the share is known otherwise
-    values: int  #: such values
-    of: int  #: of so many
+    words: str  #: the end of the message, after the numbers
+    usual: float  #: share of such values in the training data; smoothed, so never 0 or 1
+    rows: float  #: rows of the training data; infinite if the share is known
+    values: int  #: number of such values
+    of: int  #: number of all values
 
     @property
     def is_drift(self) -> bool:
-        """Whether these are most values, and more than chance explains by the ratio of likelihoods."""
+        """Whether most values are affected, and more than chance explains, by a likelihood ratio."""
         share = self.values / self.of if self.of else 0.0
         if share < min(max(_MOST, _TIMES * self.usual), 1.0):
             return False
@@ -55,7 +55,7 @@ class Tally:
         return f"{self.column}: {self.values:,} of {self.of:,} values {self.words}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what ``--json`` says."""
+        """Return the entry of ``--json``."""
         return {"column": self.column, "problem": self.problem, "values": self.values, "of": self.of, "text": str(self)}
 
 
@@ -66,12 +66,12 @@ def _divergence(share: float, other: float) -> float:
 
 
 def usual_share(count: int, rows: int) -> float:
-    """Return the share of such values if so many of these rows have them; not 0 or 1, by half a row more of both kinds."""
+    """Return ``count / rows``, smoothed by half a row of either kind, so that it is never 0 or 1."""
     return (count + 0.5) / (rows + 1.0)
 
 
 class DriftWatch:
-    """Inside the block, tables that are encoded are counted here, and give no warning."""
+    """A context in which tables that are encoded are counted, and give no warning."""
 
     def __init__(self) -> None:
         self.tallies: dict[tuple[str, str], Tally] = {}  #: sums over all tables, by column and problem
@@ -93,7 +93,7 @@ class DriftWatch:
 
     @property
     def found(self) -> list[Tally]:
-        """Columns whose values are not like those of the fit."""
+        """Columns whose values are unlike the training data."""
         return [tally for tally in self.tallies.values() if tally.is_drift]
 
 
@@ -101,7 +101,7 @@ _WATCH: ContextVar[DriftWatch | None] = ContextVar("_WATCH", default=None)
 
 
 def tell_drift(tallies: list[Tally]) -> None:
-    """Hand the counts of a table to who watches, or else give one warning if there is a reason to."""
+    """Pass the counts of a table to the active :class:`DriftWatch`; without one, warn if columns have drifted."""
     if (watch := _WATCH.get()) is not None:
         watch.add(tallies)
         return

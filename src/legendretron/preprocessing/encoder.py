@@ -91,17 +91,17 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Encode a table with text, dates and missing values as numbers, for linear models and networks.
 
     ================  ==========================================================================================
-    a column of       becomes
+    columns of        are encoded as
     ================  ==========================================================================================
-    numbers           itself. Missing values become the mean, with an indicator column if the training data had any
+    numbers           numbers. Missing values become the mean, with an indicator column if the training data had any
     booleans          1 and 0; missing values as for numbers
     dates             days since 1970-01-01; missing values as for numbers. Text such as ``2024-05-31``,
-                      ``2024-05-31T12:30:00Z``, ``31.05.2024`` or ``05/31/2024`` counts as dates; all values of the column
-                      decide whether the day or the month comes first. If they cannot, it is the day, with a warning
-    text              a one-hot column per value, missing included; at most ``max_categories`` columns: the most frequent
-                      values, and one column for all others. Unknown values belong to the others, or, if there is no such
-                      column, are 0 everywhere
-    codes             as text, if they are text that consists of digits with leading zeros, such as 00136
+                      ``2024-05-31T12:30:00Z``, ``31.05.2024`` or ``05/31/2024`` counts as dates. Whether the day or the
+                      month comes first is inferred from the column; if both are possible, it is the day, with a warning
+    text              a one-hot column per value, including missing; at most ``max_categories`` columns: the most frequent
+                      values, and one column for all others. Unknown values are counted with the others; without such a
+                      column, they are 0 everywhere
+    codes             text, if they are text of digits with leading zeros, such as 00136
     identifiers       nothing: text is dropped if nearly all values are different (90 % of at least 20), unless the column is
                       in ``categorical``
     ================  ==========================================================================================
@@ -121,7 +121,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     Attributes
     ----------
     columns_ : tuple of FittedColumn
-        What becomes of each column: its ``kind``, ``gaps``, ``mean``, ``categories`` and ``outputs``.
+        How each column is encoded: its ``kind``, ``gaps``, ``mean``, ``categories`` and ``outputs``.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -162,7 +162,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn categories and means from a table.
 
-        Columns that are left out, or taken for categories, although nobody has asked for it are named in a warning.
+        A warning names the columns that were dropped, or treated as categories, automatically.
 
         Parameters
         ----------

@@ -189,7 +189,7 @@ class EvaluationReport:
         X = select_rows(X, rows, n_given)
         names = _names(model, against, name, against_name)
         given = log_proba if isinstance(log_proba, tuple) else (log_proba, None)
-        with DriftWatch():  # what there is to say is found below
+        with DriftWatch():  # warnings are collected below
             log_p = predict_rows(model, X, rows, "model", given[0])
         contestants = {"model": Contestant.of(names[0], rows.y, log_p)}
         models = {names[0]: model}
@@ -198,7 +198,7 @@ class EvaluationReport:
             if isinstance(against, tuple):
                 other_X = select_rows(other_X, rows, n_given, "X of against")
             models[names[1]] = other
-            with DriftWatch():  # the first model's columns are named, once
+            with DriftWatch():  # only the columns of the first model are reported
                 other_log_p = predict_rows(other, other_X, rows, "against", given[1])
             contestants["against"] = Contestant.of(names[1], rows.y, other_log_p)
         with DriftWatch() as watch:
@@ -229,7 +229,7 @@ class EvaluationReport:
             own = feature_names(core(model)[0] if core(model)[0] is classifier else model, classifier, matrix.shape[1])
             parts["coefficients"] = ("Coefficients", coefficients(classifier, matrix, own, rows))
         parts["training"] = ("Training", training(classifier))
-        with DriftWatch():  # said above
+        with DriftWatch():  # reported above
             judge, own_features = core(model, X)
         posterior = judge_labels(judge, own_features, rows, log_p)
         parts["labels"] = ("Suspicious labels", labels(judge, contestants["model"], rows, posterior))

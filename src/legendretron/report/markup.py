@@ -29,7 +29,7 @@ def __getattr__(name: str) -> Any:
 
 
 def number(value: float, digits: int = 3) -> str:
-    """Return a number with so many decimals, or significant digits if it is larger than ten or tiny.
+    """Return a number with this many decimals, or significant digits if it is larger than ten or tiny.
 
     Examples
     --------

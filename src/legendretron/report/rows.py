@@ -66,7 +66,7 @@ def _none_long(names: list[str]) -> list[str]:
 
 @dataclass(frozen=True)
 class Contestant:
-    """A model, or what stands beside it, with its predictions."""
+    """A model, or an alternative that it is compared with, and its predictions."""
 
     name: str  #: what to call it
     log_p: np.ndarray  #: (n, C), log-probabilities

@@ -19,7 +19,7 @@ from legendretron.streaming.moments import Moments
 
 
 class LabeledSource:
-    """A source without the rows of another one whose label is missing; or it is an error that there are such."""
+    """A source without the rows of another one whose label is missing; without ``drop``, these raise an error."""
 
     def __init__(self, source: Source, *, drop: bool) -> None:
         self._source, self._drop = source, drop
@@ -156,7 +156,7 @@ class BlockSource(ABC):
 
     n_blocks: int  #: number of blocks
     feature_names: tuple[str, ...] | None = None
-    #: Blocks that are read in turn in a shuffled pass: rows of one block, often alike, do not all come after each other.
+    #: Blocks that a shuffled pass reads in turn, since rows of one block are often alike.
     at_once = 8
 
     @abstractmethod

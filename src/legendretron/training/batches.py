@@ -326,7 +326,7 @@ class StreamBatches(Batches):
         return lambda number: self._blank_pass(shard) if number < self._unread else passes(number)
 
     def _blank_pass(self, shard: int) -> Iterator[Rows]:
-        """As many rows as a pass has, which nobody looks at."""
+        """Placeholder rows, as many as a pass has."""
         left = self._sizes[shard]
         while left:
             shape = min(left, len(self._labels)), self._n_features

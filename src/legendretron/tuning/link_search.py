@@ -18,9 +18,9 @@ from legendretron.tuning.rules import ENOUGH, steps_for
 from legendretron.tuning.scores import LEAST_GAIN, SURE_ERRORS, Difference
 from legendretron.tuning.wrong_labels import RateEstimate, check_estimate, estimate_rates, is_believable
 
-#: Folds on which candidates are compared at first, and candidates that go on: one of either would be left to chance.
+#: Folds of the first comparison, and candidates that continue: with one of either, the choice would be left to chance.
 _PAIR = 2
-#: Part of all steps that the first stage has: enough to tell strengths apart.
+#: The first stage has this fraction of the steps, one in four: enough to compare penalties.
 _SHORT = 4
 
 
@@ -49,10 +49,10 @@ def search_links(
 ) -> Iterator[LinkScore]:
     """Yield the scores of each stage, the best last; if a candidate is left at the end, it is final.
 
-    All candidates are trained for a few steps on two folds; the best two of them go on from there for half of all steps; the
-    better one is tried on the other folds too, if it is ahead of ``base``, the losses of logistic regression on all held-out
-    rows, but not clearly so. ``rate`` is that of the symmetric noise that logistic regression has found. After the first
-    stage, links have their own: a model that fits better takes fewer labels for noise. If not believed, it ends the search.
+    All candidates are trained for a few steps on two folds. The best two continue for half of all steps. The better one is
+    trained on the other folds too, if it is ahead of ``base``, the losses of logistic regression on all held-out rows, but
+    not clearly. ``rate`` is the symmetric noise rate that logistic regression found. After the first stage, links estimate
+    their own, since a better model takes fewer labels for noise; if that is not plausible, the search ends.
     """
     n_first, held_out = min(_PAIR, problem.n_link_folds), problem.held_out
 

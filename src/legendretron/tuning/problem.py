@@ -20,7 +20,7 @@ from legendretron.tuning.folds import Fold
 from legendretron.tuning.rules import ONE_FOLD_FROM
 from legendretron.tuning.scores import DOUBTED_ROWS, HeldOut
 
-#: Strengths on ``W`` beside a learned link, whose scale can make up for that of ``W``: far stronger than without a link.
+#: Penalties on ``W`` with a learned link. They are far stronger than without one, because the link can rescale ``W``.
 ALPHAS = (0.03, 0.1, 0.3, 1.0)
 #: Strength on the link: nearly free. Stronger ones come close to softmax, which logistic regression fits in less time.
 LINK_ALPHA = 1e-4

@@ -18,23 +18,22 @@ from legendretron.tuning.wrong_labels import FoundNoise, is_believable, is_possi
 
 #: Standard errors by which a learned link must beat logistic regression on held-out rows.
 _MUST_GAIN = 1.0
-#: Strength of logistic regression where no row can be held out.
+#: Penalty of logistic regression if no row can be held out.
 FALLBACK_ALPHA = 0.01
 
 
 def tune(problem: TuningProblem, links: list[Candidate], *, logistic: bool, alpha: float | None = None) -> Tuning:
-    """Choose strengths, and whether some labels are noise, by cross-validated log-loss of the labels as they are.
+    """Choose penalties, and whether to assume label noise, by cross-validated log-loss of the observed labels.
 
-    A learned link is chosen only if it beats logistic regression by more than the standard error of the difference, taken
-    row by row: of two models that do equally well, the simpler one. When noise is believed is told in
-    :mod:`~legendretron.tuning.wrong_labels`.
+    A learned link is chosen only if it beats logistic regression by more than the standard error of the difference, paired by
+    row: of two equally good models, the simpler one. :mod:`~legendretron.tuning.wrong_labels` decides about noise.
 
-    ``links`` are strengths to try with a learned link, and ``logistic`` says whether logistic regression is a candidate, too;
-    one of them is needed. ``alpha`` is the strength of logistic regression, if it is not to be chosen.
+    ``links`` are penalties to try with a learned link, and ``logistic`` says whether logistic regression is a candidate, too;
+    one of them is needed. ``alpha`` is the penalty of logistic regression, if it is given.
 
     Examples
     --------
-    Estimators call it when a strength is ``"auto"``, and keep what it found:
+    Estimators call it if a penalty is ``"auto"``, and store the result:
 
     >>> from sklearn.datasets import load_iris
     >>> from legendretron import MultinomialLogisticClassifier

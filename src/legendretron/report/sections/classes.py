@@ -36,7 +36,7 @@ _MAPPED, _WRITTEN = 30, 12
 _PAIRS = 15
 #: Curves that are drawn: all classes if there are no more, else the worst and the best.
 _CURVES = 6
-#: Fewer rows do not tell how uncertain the area of a class is.
+#: With fewer rows, the area of a class has no interval.
 _LEAST_FOR_ERROR = 10
 
 

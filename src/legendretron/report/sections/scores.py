@@ -1,4 +1,4 @@
-"""The answer in a sentence, and scores of the model beside what it is compared with."""
+"""The summary in a few sentences, and the scores of the model and of its alternatives."""
 
 from __future__ import annotations
 
