@@ -85,7 +85,7 @@ print(linear.link_test_)
 # %%
 # Check the probabilities
 # -----------------------
-# On the diagonal, predictions come true as often as their probabilities say. The legend shows the calibration error.
+# On the diagonal, predictions are right as often as their probabilities say. The legend shows the calibration error.
 
 ReliabilityDisplay.from_estimator(models, X_test, y_test, strategy="smooth")
 plt.show()
@@ -105,7 +105,7 @@ print(f"{held:.1%} of the sets contain the true class, {single:.1%} are a single
 # -----------------
 # ``fit`` estimates the share of wrong labels. Here it is zero: whether a passenger survived was partly chance, and an
 # unlikely label is not a wrong one. ``label_quality`` is the probability that a label is correct, estimated by models
-# that were fitted without the row. These five rows would be the first to check:
+# that were not trained on the row. These five rows would be the first to check:
 
 issues = linear.find_label_issues(X_train, y_train)
 print(f"wrong labels: {linear.noise_rate_:.0%}, suspicious rows: {len(issues)}")

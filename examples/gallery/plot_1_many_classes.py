@@ -25,7 +25,7 @@ pca = PCA(5, random_state=0).fit(train)
 X, X_test = pca.transform(train), pca.transform(test)
 
 # %%
-# Both models choose the strength of their penalties themselves.
+# Both models choose their penalties by cross-validation.
 
 settings = {"scoring": "neg_log_loss", "max_iter": 1000, "l1_ratios": (0,), "use_legacy_attributes": False}
 models = {
@@ -58,4 +58,4 @@ plt.show()
 
 # %%
 # With all 64 pixels, planes separate the digits well, and there is little left to gain: ``fit`` then often keeps
-# logistic regression. :doc:`How defaults are chosen </choosing>` explains it.
+# logistic regression. :doc:`How the default model is chosen </choosing>` explains it.

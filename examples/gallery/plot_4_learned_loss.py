@@ -28,8 +28,8 @@ models = {
 
 # %%
 # Left: probability against score, in the unit of the sigmoid. Right: what a forecast costs if the event happens
-# (falling curves) and if it does not (rising ones), scaled alike. The learned loss charges more than the log-loss for
-# a sure "no" if the event happens, and less for a sure "yes" if it does not.
+# (falling curves) and if it does not (rising ones), scaled alike. If the event happens, the learned
+# loss penalizes a confident "no" more than the log-loss; if it does not, it penalizes a confident "yes" less.
 
 figure, axes = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
 LinkDisplay.from_estimator(models, data(2000)[0], ax=axes[0])

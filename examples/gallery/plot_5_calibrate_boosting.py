@@ -30,7 +30,7 @@ for name, model in models.items():
     print(f"{name:20} {model.score(X_test, y_test):.1%} right, log-loss {loss:.3f}")
 
 # %%
-# On the diagonal, predictions come true as often as they say. The number in the legend is the calibration error.
+# On the diagonal, predictions are right as often as their probabilities say. The legend shows the calibration error.
 
 ReliabilityDisplay.from_estimator(models, X_test, y_test, strategy="smooth")
 plt.show()

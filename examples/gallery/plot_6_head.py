@@ -72,5 +72,5 @@ plt.show()
 
 # %%
 # A network that is large enough to memorize wrong labels underestimates the rate: stop early, or give the rate if you
-# know it, ``label_noise=0.3``. With clean labels, a learned link made no difference to the networks that we tried
+# know it, ``label_noise=0.3``. With correct labels, a learned link made no difference to the networks that we tried
 # (:doc:`results </results>`).

@@ -63,14 +63,14 @@ state = sweep(comparison, folder, Resources(), n_jobs=2)
 print(f"{state.now} runs done, {state.before} before, {len(state.failed)} batches failed")
 
 # %%
-# The same call once more finds everything done.
+# If called again, it has nothing left to do.
 
 state = sweep(comparison, folder, Resources(), n_jobs=2)
 print(f"{state.now} runs done, {state.before} before")
 
 # %%
-# Both models of a pair have seen the same split, so differences are taken seed by seed.
-# One penalty for all links is enough to show how a sweep works, but not to judge them: 0.01 is too much for softmax here.
+# Both models are trained on the same splits, so differences are paired by seed.
+# A single penalty for all links illustrates a sweep, but is not a fair comparison: 0.01 is too much for the softmax here.
 
 found = {(record["dataset"], record["model"], record["seed"]): record["log_loss"] for record in read_records(folder)}
 figure, axes = plt.subplots(1, 2, figsize=(8, 3.4), layout="constrained")

@@ -50,7 +50,7 @@ PredictionSetDisplay.from_estimator(logistic, X_test, y_test, score="probability
 plt.show()
 
 # %%
-# **The search for penalties.** Held-out log-loss of every candidate, beside logistic regression.
+# **The search for penalties.** Held-out log-loss of every candidate, relative to logistic regression.
 
 X, y = load_iris(return_X_y=True)
 TuningDisplay.from_estimator(LegendreTronClassifier(random_state=0).fit(X, y))
