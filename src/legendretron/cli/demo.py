@@ -32,7 +32,7 @@ from legendretron.diagnostics.scores import scores_of
 from legendretron.estimators import LegendreNetClassifier, LegendreTronClassifier
 from legendretron.links import CompositeLink
 
-#: Numbers that are kept of each image; with all of them, planes separate the digits well.
+#: Principal components of each image; with all pixels, planes separate the digits well.
 COMPONENTS = 5
 _LOGISTIC, _OURS = "LogisticRegressionCV", "LegendreTronClassifier"
 _BOOSTING, _NETWORKS = "HistGradientBoostingClassifier", "LegendreNetClassifier"
@@ -99,8 +99,9 @@ def _fit_shortly(model: Any) -> None:
 def _compile_networks() -> None:
     """Compile what networks need, and predictions through a learned link."""
     _fit_shortly(LegendreNetClassifier(max_steps=50, random_state=0))
-    if (predict := row_probabilities(CompositeLink(3, dtype=torch.float32), torch.float32)) is not None:
-        z, out = np.zeros((1, 2), dtype=np.float32), np.empty((1, 3), dtype=np.float32)
+    # fitted models are in double precision if the data are
+    if (predict := row_probabilities(CompositeLink(3, dtype=torch.float64), torch.float64)) is not None:
+        z, out = np.zeros((1, 2)), np.empty((1, 3))
         predict(z, z[0], log=False, swap=False, out=out)
 
 
@@ -147,7 +148,7 @@ def _fit_all(
             began = time.perf_counter()
             model.fit(X, y)
             seconds = time.perf_counter() - began
-        log_p = np.log(np.maximum(model.predict_proba(X_test), np.finfo(np.float64).tiny))
+            log_p = np.log(np.maximum(model.predict_proba(X_test), np.finfo(np.float64).tiny))
         found[name] = model, {**dataclasses.asdict(scores_of(y_test, log_p)), "seconds": seconds}
         predicted[name] = log_p
     return found, predicted
