@@ -321,7 +321,7 @@ def test_a_warm_start_takes_strengths_that_are_given_later():
 
 @pytest.mark.parametrize("cv", [[], [(np.arange(100), np.arange(0))]], ids=["no fold", "nothing held out"])
 def test_folds_that_hold_out_nothing(cv):
-    with pytest.raises(ValueError, match="holds out no row of a class that the other rows have"):
+    with pytest.raises(ValueError, match="never holds out a row of a class that the training rows have"):
         LegendreTronClassifier(cv=cv).fit(X, y)
-    with pytest.raises(ValueError, match="groups holds out no row"):
+    with pytest.raises(ValueError, match="groups never holds out a row"):
         LegendreTronClassifier().fit(X, y, groups=y)

@@ -27,7 +27,6 @@ from legendretron.links import LabelNoise, SoftmaxLink
 from legendretron.simplex import predicted_class
 from legendretron.training.features import Features
 from legendretron.training.model import Model, StepArrays
-from legendretron.training.penalty import Penalty
 from legendretron.training.problem import Sample
 
 #: Factors on what is trained, and so on its rate: of the inputs' scales, of biases, of shares of the identity.
@@ -269,9 +268,9 @@ class NetworkModel(Model):
         self._count += n_steps
         self._number += n_steps
 
-    def compile_steps(self, arrays: StepArrays, penalty: Penalty | None) -> Callable[..., None] | None:
+    def compile_steps(self, arrays: StepArrays) -> Callable[..., None] | None:
         """See :class:`Model`."""
-        features, state, totals, numbers, n_rows = arrays
+        features, state, totals, _, numbers, n_rows = arrays
         if not isinstance(features, np.ndarray):
             return None
         from legendretron.accelerate.cpu.networks import CompiledNetworks

@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -21,9 +21,6 @@ from legendretron.training.features import Features
 from legendretron.training.problem import Sample
 from legendretron.training.threads import thread_count
 
-if TYPE_CHECKING:
-    from legendretron.training.penalty import Penalty
-
 __all__ = ["LinearModel", "Model"]
 
 
@@ -33,6 +30,7 @@ class StepArrays(NamedTuple):
     features: np.ndarray | tuple[np.ndarray, ...] | None  #: None if they are of another kind or precision
     state: tuple[np.ndarray, ...]  #: parameters, moments of Adam and their count
     totals: np.ndarray  #: sums of losses and of hits
+    penalty: tuple[np.ndarray, ...] | None  #: strengths, those of what weights share, and the center of the link's
     numbers: tuple[float, float, float]  #: decay of the moments, and what keeps their root from 0
     n_rows: int  #: of a batch
 
@@ -85,7 +83,7 @@ class Model(ABC):
     def advance(self, n_steps: int) -> None:  # noqa: B027
         """Count steps that compiled code has taken."""
 
-    def compile_steps(self, arrays: StepArrays, penalty: Penalty | None) -> Callable[..., None] | None:
+    def compile_steps(self, arrays: StepArrays) -> Callable[..., None] | None:
         """Return a function of rows, labels, weights and rates that takes steps on the CPU; None if there is none."""
         return None
 
@@ -184,21 +182,18 @@ class LinearModel(Model):
         gradient[:, n_weights:] = torch.cat(rest, dim=1) if of_link else rest[0]
         return nll, hit
 
-    def compile_steps(self, arrays: StepArrays, penalty: Penalty | None) -> Callable[..., None] | None:
+    def compile_steps(self, arrays: StepArrays) -> Callable[..., None] | None:
         """See :class:`Model`."""
-        form, features = link_form(self.link), arrays.features
+        form, (features, state, totals, penalty, numbers, n_rows) = link_form(self.link), arrays
         if form is None or features is None or penalty is None:
             return None
         # compiled steps use one thread: plain operations are faster where a product with W is worth several
-        product = 2.0 * arrays.n_rows * self.n_features * self.n_outputs
+        product = 2.0 * n_rows * self.n_features * self.n_outputs
         if isinstance(features, np.ndarray) and thread_count(product, torch.get_num_threads()) > 1:
             return None
         from legendretron.accelerate.cpu.training import CompiledTraining
 
-        strengths = penalty.strengths.contiguous(), penalty.shared_strength().to(self.flat), penalty.center
-        of_penalty = tuple(tensor.numpy() for tensor in strengths)
-        _, state, totals, numbers, n_rows = arrays
-        return CompiledTraining(features, state, totals, of_penalty, form, n_rows, numbers)
+        return CompiledTraining(features, state, totals, penalty, form, n_rows, numbers)
 
     @torch.no_grad()
     def log_proba(self, features: Features, rows: Tensor) -> Tensor:

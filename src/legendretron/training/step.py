@@ -243,9 +243,13 @@ def _compile_step(step: Step) -> CompiledStep | None:
     if not compiled_applies(flat) or any(t.dtype != flat.dtype for t in (step.rate, step.totals)):
         return None
     state = tuple(t.numpy() for t in (flat, optimizer.first, optimizer.second, optimizer.count.view(1)))
-    numbers = (*optimizer.betas, optimizer.eps)
-    arrays = StepArrays(_get_arrays(step.features, flat.dtype), state, step.totals.numpy(), numbers, step.n_rows)
-    train = model.compile_steps(arrays, step.penalty)
+    penalty, numbers = step.penalty, (*optimizer.betas, optimizer.eps)
+    of_penalty = None
+    if penalty is not None:
+        strengths = penalty.strengths.contiguous(), penalty.shared_strength().to(flat), penalty.center
+        of_penalty = tuple(tensor.numpy() for tensor in strengths)
+    features = _get_arrays(step.features, flat.dtype)
+    train = model.compile_steps(StepArrays(features, state, step.totals.numpy(), of_penalty, numbers, step.n_rows))
     return None if train is None else CompiledStep(step, train)
 
 
