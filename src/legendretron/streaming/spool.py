@@ -20,7 +20,7 @@ import numpy as np
 
 from legendretron._internal.extras import pandas
 from legendretron.streaming.moments import Moments
-from legendretron.streaming.source import Batch, BlockSource, Source
+from legendretron.streaming.source import Batch, BlockSource
 
 #: The environment variable that names the folder for temporary files; if it is not set, the system's is taken.
 SPOOL_FOLDER = "LEGENDRETRON_SPOOL"
@@ -36,7 +36,7 @@ class Spool(BlockSource):
     temporary files go; there must be room for 8 bytes for each number.
     """
 
-    def __init__(self, source: Source, type_labels: Callable[[list[Any]], np.ndarray]) -> None:
+    def __init__(self, source: BlockSource, type_labels: Callable[[list[Any]], np.ndarray]) -> None:
         self.feature_names = source.feature_names
         asked = os.environ.get(SPOOL_FOLDER) or None
         try:
@@ -46,10 +46,10 @@ class Spool(BlockSource):
         self.close = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         labels, stopped = _Labels(), threading.Event()
 
-        def write_all(batches: Iterator[Batch], number: int) -> list[_Block]:
+        def write_all(number: int) -> list[_Block]:
             path, blocks = Path(folder, str(number)), []
             with path.open("wb") as file:
-                for batch in batches:
+                for batch in source.read_block(number):
                     if stopped.is_set():
                         break
                     if len(batch):
@@ -58,17 +58,13 @@ class Spool(BlockSource):
             return blocks
 
         try:
-            if isinstance(source, BlockSource):
-                # parsing text takes most of the time, and files can be parsed side by side
-                with ThreadPoolExecutor(min(_MOST_THREADS, joblib.cpu_count())) as pool:
-                    try:
-                        blocks = range(source.n_blocks)
-                        parts = list(pool.map(lambda block: write_all(source.read_block(block), block), blocks))
-                    except BaseException:
-                        stopped.set()
-                        raise
-            else:
-                parts = [write_all(source.batches(), 0)]
+            # parsing text takes most of the time, and files can be parsed side by side
+            with ThreadPoolExecutor(min(_MOST_THREADS, joblib.cpu_count())) as pool:
+                try:
+                    parts = list(pool.map(write_all, range(source.n_blocks)))
+                except BaseException:
+                    stopped.set()
+                    raise
             self._blocks = [block for part in parts for block in part]
             self.n_blocks = len(self._blocks)
             self._labels = type_labels(list(labels.places)) if labels.places else np.empty(0)
