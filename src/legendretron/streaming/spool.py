@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import math
+import mmap
 import os
 import shutil
 import tempfile
@@ -80,12 +81,13 @@ class Spool(BlockSource):
     def read_block(self, block: int) -> Iterator[Batch]:
         """One batch."""
         path, start, size, forms, rest = self._blocks[block]
-        # a map of this batch alone: pages of others would count as memory that is used
-        raw = np.asarray(np.memmap(path, np.uint8, "c", start, (size,)))
-        arrays: dict[str, np.ndarray] = {}
+        with path.open("rb") as file:
+            # a map of this batch alone: pages of others would count as memory that is used
+            raw = mmap.mmap(file.fileno(), size, access=mmap.ACCESS_COPY, offset=start)
+        arrays, place = dict[str, np.ndarray](), 0
         for name, (dtype, shape) in forms.items():
-            count = dtype.itemsize * math.prod(shape)
-            arrays[name], raw = raw[:count].view(dtype).reshape(shape), raw[count:]
+            arrays[name] = np.frombuffer(raw, dtype, math.prod(shape), place).reshape(shape)
+            place += arrays[name].nbytes
         if "y" in arrays:
             arrays["y"] = self._type_labels(arrays["y"])
         yield replace(rest, **arrays)  # type: ignore[arg-type]
@@ -118,7 +120,7 @@ def _write(file: BinaryIO, path: Path, batch: Batch) -> _Block:
     """
     names = "row_numbers", "weight", "X", "y"  # no array's entries are longer than those before
     arrays = {name: np.ascontiguousarray(part) for name in names if (part := getattr(batch, name)) is not None}
-    start = file.seek(-file.tell() % 8, os.SEEK_CUR)
+    start = file.seek(-file.tell() % mmap.ALLOCATIONGRANULARITY, os.SEEK_CUR)
     for part in arrays.values():
         file.write(part.data)
     moments = Moments(batch.X.shape[1])
