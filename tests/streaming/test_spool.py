@@ -123,7 +123,7 @@ def test_a_folder_that_cannot_be_written_to(folder, table, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("legendretron.streaming.spool._write", full)
-    with pytest.raises(ValueError, match=r"is full, .*LEGENDRETRON_SPOOL"):
+    with pytest.raises(ValueError, match=r"is full; .*LEGENDRETRON_SPOOL"):
         source_of(paths[0], target="y")
     assert os.listdir(folder) == []
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
 import math
 import re
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -13,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse
 
+from legendretron.datasets.compressed import open_compressed
 from legendretron.datasets.downloading import Progress
 from legendretron.datasets.downloading import download as download_file
 from legendretron.datasets.libsvm import read_libsvm
@@ -69,12 +68,8 @@ def read_idx(path: str | Path) -> np.ndarray:
     array([7, 2, 1], dtype=uint8)
     """
     path = Path(path)
-    try:
-        content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-    except FileNotFoundError as error:
-        raise ValueError(f"{str(path)!r} does not exist.") from error
-    except (OSError, EOFError, zlib.error) as error:
-        raise ValueError(f"{str(path)!r} is damaged or not gzipped: {error}. Get it again.") from error
+    with open_compressed(path) as file:
+        content = file.read()
     if len(content) < 4 or content[:2] != b"\0\0" or content[2] not in _TYPES or content[3] == 0:
         raise ValueError(f"{str(path)!r} is not an idx file: it begins with {content[:4]!r}.")
     dtype, axes = np.dtype(_TYPES[content[2]]), content[3]

@@ -15,10 +15,11 @@ from legendretron._internal.extras import arrow, arrow_datasets, import_extra
 from legendretron._internal.parameters import spell
 from legendretron.datasets.libsvm import LibsvmSource
 from legendretron.datasets.table_files import TYPED, header_of
-from legendretron.datasets.tables import TableParts, choose_columns, find_parts, type_labels
+from legendretron.datasets.tables import TableParts, check_no_names, choose_columns, find_parts, type_labels
 from legendretron.datasets.text_file import TextFile, place_of_row
-from legendretron.datasets.text_form import TextForm, TextOptions, clean_texts, marks_for, numbers_in
+from legendretron.datasets.text_form import TextForm, TextOptions, clean_texts, marks_for, numbers_and_words
 from legendretron.streaming import Batch, BlockSource, Source, as_source
+from legendretron.streaming.as_source import ArrowSource, RecordReader
 from legendretron.streaming.source import ROWS_OF_A_FILE, LabeledSource
 from legendretron.streaming.spool import Spool
 
@@ -104,7 +105,8 @@ class TextSource(BlockSource):
         for records in file.batches(
             columns, numbers=names, missing=self._missing, bad_lines=bad_lines if self._skips else None
         ):
-            X, faults = self._features(records.select(names), file.form, first + done)
+            X, words = self._features(records.select(names), file.form)
+            faults = {first + done + row: word for row, word in words.items()}
             y = None
             if self._target is not None:
                 texts = records.column(self._target).dictionary_encode()
@@ -116,20 +118,15 @@ class TextSource(BlockSource):
         if bad_lines:
             yield bad_rows(block, file.path, file.form, {-line: fault for line, fault in bad_lines.items()}, len(names))
 
-    def _features(self, records: Any, form: TextForm, first: int) -> tuple[np.ndarray, dict[int, str]]:
-        """Numbers, NaN where there is none; and the first text of each row that is no number, by the number of the row."""
-        faults: dict[int, str] = {}
+    def _features(self, records: Any, form: TextForm) -> tuple[np.ndarray, dict[int, str]]:
+        """Numbers, NaN where there is none; and the first text of each row that is no number."""
         if not any(map(arrow.types.is_string, records.schema.types)):
-            return records.to_tensor(null_to_nan=True).to_numpy(), faults
-        X = np.empty(records.shape)
+            return records.to_tensor(null_to_nan=True).to_numpy(), {}
+        X, first = np.empty(records.shape), dict[int, str]()
         for place, (name, column) in enumerate(zip(records.schema.names, records.columns, strict=True)):
-            texts = clean_texts(column, self._missing).to_pandas()
-            numbers = numbers_in(texts, form)
-            X[:, place] = numbers
-            words = texts[numbers.isna() & texts.notna()]
-            for row, word in words.items():
-                faults.setdefault(first + row, f"column {name!r} holds {word!r}, which is not a number")
-        return X, faults
+            X[:, place], words = numbers_and_words(clean_texts(column, self._missing).to_pandas(), form, name)
+            first = words | first
+        return X, first
 
 
 def batch_of(
@@ -184,10 +181,7 @@ def open_source(
     if weight is not None and parts.format != "parquet":
         raise ValueError(f"weight={weight!r} names a column, which is read from Parquet only; {parts.format} is given.")
     if parts.format == "libsvm":
-        if features is not None or drop:
-            raise ValueError(
-                f"{str(parts.files[0])!r} is LIBSVM text, whose features have no names to choose or drop by."
-            )
+        check_no_names(parts.files[0], features, drop)
         return LibsvmSource(parts.files)
     if parts.format in ("csv", "tsv"):
         files = text_files(parts, text) if files is None else files
@@ -219,14 +213,13 @@ def open_source(
     except (arrow.ArrowException, OSError) as error:
         raise ValueError(f"{str(parts.files[0])!r} is damaged or not {named}: {error}") from error
     there = {name.strip(): name for name in opened.schema.names}
-    special = {"target": target, "weight": weight}
-    columns: dict[str, Any] = {role: there[name] for role, name in special.items() if name is not None}
-    source = as_source(opened, **columns, features=[there[name] for name in chosen])
+    label, weights = (None if name is None else there[name] for name in (target, weight))
+    source = ArrowSource(opened, RecordReader(label, tuple(there[name] for name in chosen), weights))
     source.feature_names = tuple(chosen)
     return keep_rows(source, parts, target) if parts.format == "jsonl" else source
 
 
-def keep_rows(source: Source, parts: TableParts, target: str | None) -> Spool:
+def keep_rows(source: BlockSource, parts: TableParts, target: str | None) -> Spool:
     """Read all rows of the files of a table once, and keep them as numbers in temporary files."""
     others = f" and {len(parts.files) - 1} other files" if len(parts.files) > 1 else ""
     of_what = f"target column {target!r} of {str(parts.files[0])!r}{others}"

@@ -30,7 +30,7 @@ _INDEX = "__index_level_"  # how pandas calls row numbers that it writes
 _LINES = 2**16  # of JSON that are read at once
 
 
-def read_typed_header(path: Path, kind: str) -> list[str]:
+def _read_typed_header(path: Path, kind: str) -> list[str]:
     """Names of the columns of a file."""
     with _reading(path, kind), open_compressed(path) as file:
         if kind in ("parquet", "feather"):
@@ -41,10 +41,10 @@ def read_typed_header(path: Path, kind: str) -> list[str]:
         return clean_names(_excel_frame(path, file, (), rows=0).columns)
 
 
-def read_typed_chunks(
-    path: Path, kind: str, rows: int | None, keep: Sequence[str] = (), na: Sequence[str] = ()
+def _read_typed_chunks(
+    path: Path, kind: str, names: list[str], rows: int | None, keep: Sequence[str], na: Sequence[str]
 ) -> Iterator[tuple[Any, Any]]:
-    """Read data frames of so many rows at most, or one of all rows; and others of those columns that are to be kept.
+    """Data frames of so many rows at most, or one of all rows; and others of those columns that are to be kept.
 
     The latter hold integers with gaps, decimals and days of Parquet and Feather as such.
     """
@@ -53,11 +53,9 @@ def read_typed_chunks(
             for table in _arrow_tables(file, kind, rows):
                 yield _split(table.rename_columns(clean_names(table.column_names)), keep)
             return
-        # a line of JSON need not have all columns
-        names = read_typed_header(path, kind) if kind == "jsonl" and rows is not None else None
         for frame in _json_frames(file, rows) if kind == "jsonl" else _sheet_parts(_excel_frame(path, file, na), rows):
             frame = frame.set_axis(clean_names(frame.columns), axis=1)
-            frame = frame if names is None else frame.reindex(columns=names)
+            frame = frame.reindex(columns=names) if kind == "jsonl" else frame  # a line need not have all columns
             known = [name for name in frame.columns if name in keep]
             yield frame, frame[known] if known else None
 
@@ -233,7 +231,7 @@ def header_of(path: Path, kind: str, text: TextOptions | None = None) -> list[st
     """Names of the columns of a file."""
     if kind not in TYPED:
         return list(TextFile.open(path, kind, text).names)
-    names = read_typed_header(path, kind)
+    names = _read_typed_header(path, kind)
     check_names(repr(str(path)), names)
     return names
 
@@ -251,8 +249,7 @@ def read_frames(
         raise ValueError(f"{str(path)!r} is a folder; give a file in it.")
     options = wanted.options
     if kind in TYPED:
-        check_names(repr(str(path)), read_typed_header(path, kind))
-        for frame, kept in read_typed_chunks(path, kind, rows, wanted.keep, options.na):
+        for frame, kept in _read_typed_chunks(path, kind, header_of(path, kind), rows, wanted.keep, options.na):
             yield FileRows(clean_frame(frame, options, wanted.texts), kept=kept)
         return
     file = TextFile.open(path, kind, options)

@@ -22,7 +22,7 @@ from legendretron._internal.numbers import marks_of
 from legendretron._internal.parameters import spell
 from legendretron.datasets.table_files import SUFFIXES, FileRows, Wanted, format_of, read_frames
 from legendretron.datasets.text_file import lines_of_rows, place_of_row
-from legendretron.datasets.text_form import TextForm, TextOptions, numbers_in, type_columns
+from legendretron.datasets.text_form import TextForm, TextOptions, numbers_and_words, type_columns
 
 #: What to do with rows in which features are missing: leave that to others, leave out the rows, or raise an error.
 MISSING = ("impute", "drop-rows", "error")
@@ -275,10 +275,8 @@ def without_faults(
         faults = dict.fromkeys(np.flatnonzero(frame[target].isna()).tolist(), "the label is missing")
     for name in numbers:
         if not _is_numeric(frame[name].dtype):
-            found = numbers_in(frame[name], form)
-            for row in np.flatnonzero(found.isna() & frame[name].notna()).tolist():
-                text = frame[name].iloc[row]
-                faults.setdefault(row, f"column {name!r} holds {text!r}, which is not a number")
+            found, words = numbers_and_words(frame[name], form, name)
+            faults = words | faults
             frame = frame.assign(**{name: found})
         for row in np.flatnonzero(_is_infinite(frame[name])).tolist():
             faults.setdefault(row, f"column {name!r} holds an infinite value")
@@ -312,10 +310,7 @@ def as_numbers(table: Table) -> Table:
 def _from_libsvm(path: Path, wanted: Wanted) -> Table:
     from legendretron.datasets.libsvm import read_libsvm
 
-    if wanted.keep:
-        raise _no_columns_to_keep(path, wanted)
-    if wanted.features is not None or wanted.drop:
-        raise ValueError(f"{str(path)!r} is LIBSVM text, whose features have no names to choose or drop by.")
+    check_no_names(path, wanted.features, wanted.drop, wanted.keep)
     if wanted.target is not None:
         warnings.warn(
             f"target {wanted.target!r} is ignored: in LIBSVM text each line begins with its label.", stacklevel=3
@@ -324,8 +319,14 @@ def _from_libsvm(path: Path, wanted: Wanted) -> Table:
     return Table(path, X, _labels(labels, f"label of {str(path)!r}"), None, None)
 
 
-def _no_columns_to_keep(path: Path, wanted: Wanted) -> ValueError:
-    return ValueError(f"{str(path)!r} is LIBSVM text, which has no columns to keep: {quoted(wanted.keep)}.")
+def check_no_names(
+    path: Path, features: Sequence[str] | None, drop: Sequence[str] | None, keep: Sequence[str] = ()
+) -> None:
+    """Raise a ``ValueError`` if columns of LIBSVM text are named."""
+    if keep:
+        raise ValueError(f"{str(path)!r} is LIBSVM text, which has no columns to keep: {quoted(keep)}.")
+    if features is not None or drop:
+        raise ValueError(f"{str(path)!r} is LIBSVM text, whose features have no names to choose or drop by.")
 
 
 def choose_columns(
@@ -464,9 +465,8 @@ def read_in_chunks(
         yield read_columns(parts.files[0], target, format=parts.format, **how)
         return
     wanted = Wanted(target, **how)
-    if wanted.keep and parts.format == "libsvm":
-        raise _no_columns_to_keep(parts.files[0], wanted)
     if parts.format == "libsvm":
+        check_no_names(parts.files[0], wanted.features, wanted.drop, wanted.keep)
         from legendretron.datasets.libsvm import LibsvmSource  # which imports torch and scikit-learn
 
         for batch in LibsvmSource(parts.files, wanted.n_features).batches():

@@ -220,6 +220,13 @@ def _clean(column: Any, marks: frozenset[str]) -> Any:
     return cleaned.mask(missing)
 
 
+def numbers_and_words(column: Any, form: TextForm | None, name: str) -> tuple[Any, dict[int, str]]:
+    """Return what :func:`numbers_in` does, and what is wrong with rows that hold words, by their places."""
+    numbers = numbers_in(column, form)
+    places = np.flatnonzero(numbers.isna() & column.notna()).tolist()
+    return numbers, {place: f"column {name!r} holds {column.iloc[place]!r}, which is not a number" for place in places}
+
+
 def numbers_in(column: Any, form: TextForm | Marks | None) -> Any:
     """Return the numbers of a column of text, NaN where there is none."""
     codes, different = pandas.factorize(column)

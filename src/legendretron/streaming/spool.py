@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import math
+import mmap
 import os
 import shutil
 import tempfile
@@ -20,7 +21,7 @@ import numpy as np
 
 from legendretron._internal.extras import pandas
 from legendretron.streaming.moments import Moments
-from legendretron.streaming.source import Batch, BlockSource, Source
+from legendretron.streaming.source import Batch, BlockSource
 
 #: The environment variable that names the folder for temporary files; if it is not set, the system's is taken.
 SPOOL_FOLDER = "LEGENDRETRON_SPOOL"
@@ -36,7 +37,7 @@ class Spool(BlockSource):
     temporary files go; there must be room for 8 bytes for each number.
     """
 
-    def __init__(self, source: Source, type_labels: Callable[[list[Any]], np.ndarray]) -> None:
+    def __init__(self, source: BlockSource, type_labels: Callable[[list[Any]], np.ndarray]) -> None:
         self.feature_names = source.feature_names
         asked = os.environ.get(SPOOL_FOLDER) or None
         try:
@@ -46,10 +47,10 @@ class Spool(BlockSource):
         self.close = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         labels, stopped = _Labels(), threading.Event()
 
-        def write_all(batches: Iterator[Batch], number: int) -> list[_Block]:
+        def write_all(number: int) -> list[_Block]:
             path, blocks = Path(folder, str(number)), []
             with path.open("wb") as file:
-                for batch in batches:
+                for batch in source.read_block(number):
                     if stopped.is_set():
                         break
                     if len(batch):
@@ -58,17 +59,13 @@ class Spool(BlockSource):
             return blocks
 
         try:
-            if isinstance(source, BlockSource):
-                # parsing text takes most of the time, and files can be parsed side by side
-                with ThreadPoolExecutor(min(_MOST_THREADS, joblib.cpu_count())) as pool:
-                    try:
-                        blocks = range(source.n_blocks)
-                        parts = list(pool.map(lambda block: write_all(source.read_block(block), block), blocks))
-                    except BaseException:
-                        stopped.set()
-                        raise
-            else:
-                parts = [write_all(source.batches(), 0)]
+            # parsing text takes most of the time, and files can be parsed side by side
+            with ThreadPoolExecutor(min(_MOST_THREADS, joblib.cpu_count())) as pool:
+                try:
+                    parts = list(pool.map(write_all, range(source.n_blocks)))
+                except BaseException:
+                    stopped.set()
+                    raise
             self._blocks = [block for part in parts for block in part]
             self.n_blocks = len(self._blocks)
             self._labels = type_labels(list(labels.places)) if labels.places else np.empty(0)
@@ -84,12 +81,13 @@ class Spool(BlockSource):
     def read_block(self, block: int) -> Iterator[Batch]:
         """One batch."""
         path, start, size, forms, rest = self._blocks[block]
-        # a map of this batch alone: pages of others would count as memory that is used
-        raw = np.asarray(np.memmap(path, np.uint8, "c", start, (size,)))
-        arrays: dict[str, np.ndarray] = {}
+        with path.open("rb") as file:
+            # a map of this batch alone: pages of others would count as memory that is used
+            raw = mmap.mmap(file.fileno(), size, access=mmap.ACCESS_COPY, offset=start)
+        arrays, place = dict[str, np.ndarray](), 0
         for name, (dtype, shape) in forms.items():
-            count = dtype.itemsize * math.prod(shape)
-            arrays[name], raw = raw[:count].view(dtype).reshape(shape), raw[count:]
+            arrays[name] = np.frombuffer(raw, dtype, math.prod(shape), place).reshape(shape)
+            place += arrays[name].nbytes
         if "y" in arrays:
             arrays["y"] = self._type_labels(arrays["y"])
         yield replace(rest, **arrays)  # type: ignore[arg-type]
@@ -122,7 +120,7 @@ def _write(file: BinaryIO, path: Path, batch: Batch) -> _Block:
     """
     names = "row_numbers", "weight", "X", "y"  # no array's entries are longer than those before
     arrays = {name: np.ascontiguousarray(part) for name in names if (part := getattr(batch, name)) is not None}
-    start = file.seek(-file.tell() % 8, os.SEEK_CUR)
+    start = file.seek(-file.tell() % mmap.ALLOCATIONGRANULARITY, os.SEEK_CUR)
     for part in arrays.values():
         file.write(part.data)
     moments = Moments(batch.X.shape[1])
