@@ -108,9 +108,10 @@ def test_the_penalty_is_chosen_on_a_tenth_of_the_training_images(resources):
 
 def test_the_published_step_is_one_in_the_unit_ball(resources):
     data = problem(resources)
+    data = replace(data, X=data.X[:, ::7])
     estimator, about = fit_method(short("SlIsotron, published step", ""), data, seed=0)
     assert about["learning_rate"] == estimator.learning_rate
-    # sums of 784 squares, which may be added up in any order
+    # sums of squares, which may be added up in any order
     rounding = data.X.shape[1] * np.finfo(float).eps
     assert estimator.learning_rate == pytest.approx(1 / max(x @ x for x in data.X), rel=rounding)
 
