@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import torch
 
-from legendretron import CanonicalLoss, LegendreTronClassifier
+from legendretron import CanonicalLoss, LegendreNetClassifier, LegendreTronClassifier, MultinomialLogisticClassifier
 from legendretron.accelerate.inverse import link_from_log
 from legendretron.accelerate.log_proba import log_proba
 from legendretron.links import CanonicalLink, CompositeLink
@@ -18,6 +18,10 @@ from legendretron.links import CanonicalLink, CompositeLink
 def compile_for(name, kinds):
     """Use all functions of these links in a precision: Numba keeps on disk what it has compiled."""
     X, y = np.arange(12.0).reshape(6, 2) % 5, np.arange(6) % 3
+    if name == "float64":
+        MultinomialLogisticClassifier(alpha=0.1).fit(X, y)
+    else:  # what networks are trained in
+        LegendreNetClassifier((8,), max_steps=2, n_folds=2).fit(np.tile(X, (9, 1)), np.tile(y, 9))
     dtype, labels = getattr(torch, name), torch.zeros(4, dtype=torch.long)
     for make in kinds:
         given = {"alpha": 0.1, "link_alpha": 0.1, "max_epochs": 1}

@@ -26,7 +26,7 @@ def onnx_model(module: nn.Module, example: Tensor, inputs: str, outputs: list[st
     Examples
     --------
     >>> from legendretron.nn import LegendreHead
-    >>> model = onnx_model(LegendreHead(5, 3, n_blocks=1, depth=1), torch.zeros(1, 5), "features", ["log_proba"])
+    >>> model = onnx_model(LegendreHead(5, 3, link="softmax"), torch.zeros(1, 5), "features", ["log_proba"])
     >>> model.graph.input[0].name
     'features'
     """
@@ -90,7 +90,7 @@ def export_onnx(module: nn.Module, path: str | Path, example: Tensor) -> None:
     >>> import tempfile
     >>> from legendretron.nn import LegendreHead
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     export_onnx(LegendreHead(5, 3, n_blocks=1, depth=1), f"{folder}/head.onnx", torch.zeros(1, 5))
+    ...     export_onnx(LegendreHead(5, 3, link="softmax"), f"{folder}/head.onnx", torch.zeros(1, 5))
     """
     model = onnx_model(module, example, "input", ["log_proba"])
     write_atomically(Path(path), model.SerializeToString())

@@ -46,6 +46,13 @@ def test_the_threshold_is_the_usual_quantile():
     assert calibration.predict(p, 0.995).all()
 
 
+def test_scores_are_the_probabilities_of_likelier_classes_and_a_share_of_the_own():
+    p = np.array([[0.3, 0.5, 0.2], [0.6, 0.1, 0.3]])
+    np.testing.assert_allclose(set_scores(p, "cumulated"), [[0.5, 0.0, 0.8], [0.0, 0.9, 0.6]])
+    drawn = set_scores(p, "cumulated", np.array([0.5, 0.1]))
+    np.testing.assert_allclose(drawn, [[0.65, 0.25, 0.9], [0.06, 0.91, 0.63]])
+
+
 def test_every_class_is_covered():
     p, labels = draw(40_000, n_classes=3)
     p = p * [1.0, 0.2, 1.0]  # a class that the model does not believe in

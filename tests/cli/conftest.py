@@ -1,5 +1,6 @@
 """Commands run in this process, and small tables to run them on."""
 
+import functools
 import json
 import os
 import subprocess
@@ -9,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 import pytest
+import typer.main
 from sklearn.datasets import load_breast_cancer, load_iris
 
 from legendretron.cli import main
@@ -32,6 +34,14 @@ class Ran(NamedTuple):
         (line,) = self.err.splitlines()
         assert line.startswith("error: ")
         return line.removeprefix("error: ")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_parser():
+    """The same parser for all commands: making it from the options takes longer than most commands that fail."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(typer.main, "get_command", functools.cache(typer.main.get_command))
+        yield
 
 
 @pytest.fixture

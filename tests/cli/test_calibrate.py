@@ -93,6 +93,7 @@ def test_held_out_rows_are_not_those_of_the_fit(run, predictions, tmp_path):
 def test_a_model_of_ours(run, tables, tmp_path):
     out, picture = tmp_path / "calibrated.safetensors", tmp_path / "reliability.png"
     words = ["calibrate", tables / "iris.safetensors", tables / "iris.csv", "-t", "kind", "-o", out, "--plot", picture]
+    words += GIVEN
     ran = run(*words, "--json")
     assert ran.json["calibrates"] == "model"
     assert ran.json["plot"] == str(picture)
@@ -102,7 +103,7 @@ def test_a_model_of_ours(run, tables, tmp_path):
     frame = make_iris()
     y = frame.pop("kind").to_numpy(dtype=object)
     clf = LegendreTronClassifier.load(tables / "iris.safetensors")
-    expected = LegendreCalibrator(FrozenEstimator(clf)).fit(frame, y)
+    expected = LegendreCalibrator(FrozenEstimator(clf), strength=1.0, cv=2).fit(frame, y)
     saved = LegendreCalibrator.load(out)
     assert np.allclose(saved.predict_proba(frame), expected.predict_proba(frame), rtol=1e-9)
     got = pd.read_csv(io.StringIO(run("predict", out, tables / "iris.csv", "--proba").out))

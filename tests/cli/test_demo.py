@@ -1,6 +1,7 @@
 """The demonstration, shorter."""
 
 import functools
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -18,6 +19,8 @@ def test_demo(run, tmp_path, monkeypatch):
     few_trees = functools.partial(demo.HistGradientBoostingClassifier, max_iter=10)
     monkeypatch.setattr(demo, "HistGradientBoostingClassifier", few_trees)
     monkeypatch.setattr(demo, "_split", lambda X, y: split(X[:180], y[:180]))
+    # in this process: another one would take seconds to import everything
+    monkeypatch.setattr(demo, "ProcessPoolExecutor", lambda workers, context: ThreadPoolExecutor(workers))
     threads = torch.get_num_threads()
     torch.set_num_threads(threads + 1)
     result = run("demo", "--out", tmp_path / "new", "--json", "--quiet").json

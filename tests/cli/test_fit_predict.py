@@ -171,6 +171,11 @@ def test_predictions_on_standard_output(run, tables, monkeypatch, tmp_path, stre
     assert not (tmp_path / "-").exists()
 
 
+def test_one_row_is_predicted(run, tables, tmp_path):
+    make_iris()[:1].to_csv(tmp_path / "one.csv", index=False)
+    assert run("predict", tables / "iris.safetensors", tmp_path / "one.csv", "--json").json["rows"] == 1
+
+
 def small_table(path, rows, **columns):
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"a": rng.normal(size=rows), "y": np.array(["Ja, sicher", "Nein"])[np.arange(rows) % 2]})

@@ -36,7 +36,7 @@ def fitted():
 
 
 # a fold of weighted rows is another one than that of repeated rows
-@parametrize_with_checks([LegendreNetClassifier((16,), max_steps=20, n_folds=2, label_noise=None, random_state=0)])
+@parametrize_with_checks([LegendreNetClassifier((16,), max_steps=4, n_folds=2, label_noise=None, random_state=0)])
 def test_scikit_learn_checks(estimator, check):
     if "sample_weight_equivalence" in check.func.__name__:
         pytest.skip("folds of repeated rows are other folds, as in LogisticRegressionCV")

@@ -29,6 +29,9 @@ def test_binned_curves(kind):
         filled = curve.count > 0
         assert np.allclose(display.lines_[name].get_ydata(), curve.frequency[filled])
         assert np.allclose(display.lines_[name].get_xdata(), curve.confidence[filled], atol=0.01)
+        (bars,) = (line for line in display.chart().lines if line.name == name)
+        assert np.allclose(bars.low, curve.frequency[filled] - 2 * curve.standard_error[filled])
+        assert np.allclose(bars.high, curve.frequency[filled] + 2 * curve.standard_error[filled])
     assert display.line_ == list(display.lines_.values())
 
 
