@@ -47,8 +47,8 @@ from legendretron.report.sections.training import training
 # A saved model does not contain its training data. So logistic regression and recalibration are cross-validated on the
 # given rows.
 
-#: Most numbers (rows x columns x classes) a logistic regression is fitted to, and most that its penalty is chosen on.
-_MOST_NUMBERS, _MOST_TUNED = 1.4e7, 7e6
+#: Most numbers (rows x columns x classes) a logistic regression is fitted to, and most that its penalties are compared by.
+_MOST_NUMBERS, _MOST_TUNED = 1.4e7, 3.5e6
 
 
 def features_for_logistic(X: Any) -> tuple[Any, str]:
@@ -82,17 +82,18 @@ def logistic_regression(X: Any, rows: EvaluationRows, folds: list[Fold]) -> tupl
     def fit(part: np.ndarray) -> Callable[[np.ndarray], tuple[np.ndarray]] | None:
         if len(np.unique(rows.y[part])) < 2:
             return None
-        tuned = part[:most_tuned] if len(np.unique(rows.y[part[:most_tuned]])) > 1 else part
-        model = MultinomialLogisticClassifier(random_state=0)
-        model.fit(X[tuned], rows.y[tuned], sample_weight=rows.weight[tuned])
-        if len(tuned) < len(part):  # the penalty is added to a mean loss: with more rows, it is to be smaller
-            model = MultinomialLogisticClassifier(alpha=model.alpha_ * len(tuned) / len(part))
-            model.fit(X[part], rows.y[part], sample_weight=rows.weight[part])
+        # of many rows, penalties are compared by fits to some, judged on the others
+        cv = [np.split(np.arange(len(part)), [most_tuned])] if len(part) > most_tuned else None
+        model = MultinomialLogisticClassifier(cv=cv, random_state=0)
+        model.fit(X[part], rows.y[part], sample_weight=rows.weight[part])
 
         def predict(others: np.ndarray) -> tuple[np.ndarray]:
+            found = model.predict_log_proba(X[others])
+            if len(model.classes_) == len(rows.classes):
+                return (found,)
             # a class that none of these rows has may be that of the next one
             log_p = np.full((len(others), len(rows.classes)), -np.log(len(part) + 1.0))
-            log_p[:, model.classes_] = model.predict_log_proba(X[others])
+            log_p[:, model.classes_] = found
             return (log_softmax(log_p, axis=1),)
 
         return predict
