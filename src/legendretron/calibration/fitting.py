@@ -138,8 +138,8 @@ def calibrate(
     scores : Tensor of shape (n, C)
         Logits or log-probabilities, finite.
     labels, weight : Tensor of shape (n,)
-        Classes from 0, of which not all need occur; positive weights, whose sum counts as the number of rows, in the precision
-        of the scores.
+        Classes from 0, of which not all need occur; positive weights in the precision of the scores, whose sum counts as the
+        number of rows.
     strength : float, optional
         ``r``; by cross-validation if not given.
     ordered : bool

@@ -141,29 +141,25 @@ def area_under_curve(
 
 
 class RankingCurve(NamedTuple):
-    """What is found if rows of the highest scores are taken, for each number of rows that differ from the next in score."""
+    """What is found among the rows of the highest scores, for each number of rows that have higher scores than all others."""
 
-    false_share: np.ndarray  #: share of the negative rows that is taken: false positives
-    recall: np.ndarray  #: share of the positive rows that is taken
-    precision: np.ndarray  #: share of what is taken that is positive; 1 if nothing is
+    roc: (
+        np.ndarray
+    )  #: (2, m), shares of the negative rows (false positives) and of the positive ones, where the curve bends
+    recall: np.ndarray  #: share of the positive rows
+    precision: np.ndarray  #: share of the rows that is positive; 1 if there is none
 
     @classmethod
     def of(cls, scores: np.ndarray, positive: np.ndarray, weight: np.ndarray) -> RankingCurve:
-        """Return the curve of scores (n,), of rows with weights (n,), some of them positive and some not."""
+        """Return the curves of scores (n,), of rows with weights (n,), some of them positive and some not."""
         order = np.argsort(-scores)
-        ordered = scores[order]
-        last = np.append(ordered[1:] != ordered[:-1], True)
-        found, taken = (np.append(0.0, np.cumsum(part)[last]) for part in ((weight * positive)[order], weight[order]))
-        false = taken - found
-        precision = np.divide(found, taken, out=np.ones_like(taken), where=taken > 0)
-        return cls(false / false[-1], found / found[-1], precision)
-
-    @property
-    def roc(self) -> tuple[np.ndarray, np.ndarray]:
-        """False positives and recall where the curve of both bends, and at its ends."""
-        bends = (np.diff(self.false_share, 2) != 0.0) | (np.diff(self.recall, 2) != 0.0)
-        corners = np.concatenate([[True], bends, [True]])
-        return self.false_share[corners], self.recall[corners]
+        last = np.append(np.diff(scores[order]) != 0.0, True)
+        sums = [np.cumsum((weight * kind)[order])[last] for kind in (~positive, positive)]
+        counts = np.concatenate([np.zeros((2, 1)), sums], axis=1)
+        taken, (_, recall) = counts.sum(0), (shares := counts / counts[:, -1:])
+        precision = np.divide(counts[1], taken, out=np.ones_like(taken), where=taken > 0.0)
+        bends = (np.diff(counts, 2) != 0.0).any(0)
+        return cls(shares[:, np.concatenate([[True], bends, [True]])], recall, precision)
 
     @property
     def average_precision(self) -> float:

@@ -173,7 +173,7 @@ def ranking(measured: Measured) -> Markup:
         curve = RankingCurve.of(scores, y == k, weight)
         roc.append(Line(*curve.roc, f"{names[k]} (area {number(areas[k])})", place))
         label = f"{names[k]} (average precision {number(curve.average_precision)})"
-        found.append(Line(curve.recall, curve.precision, label, place))
+        found.append(Line(curve.recall[::-1], curve.precision[::-1], label, place))
     unit = (0.0, 1.0)
     charts = {
         "ROC curve": Chart("false positives: share of the other rows", "share of the class found", roc, "", unit, unit),
