@@ -79,21 +79,22 @@ def logistic_regression(X: Any, rows: EvaluationRows, folds: list[Fold]) -> tupl
         max(int(numbers / max(columns * len(rows.classes), 1)), LEAST_ROWS) for numbers in (_MOST_NUMBERS, _MOST_TUNED)
     )
 
+    alpha: float | str = "auto"
+
     def fit(part: np.ndarray) -> Callable[[np.ndarray], tuple[np.ndarray]] | None:
+        nonlocal alpha
         if len(np.unique(rows.y[part])) < 2:
             return None
-        # of many rows, penalties are compared by fits to some, judged on the others
+        # of many rows, penalties are compared once, by fits to some, judged on the others
         cv = [np.split(np.arange(len(part)), [most_tuned])] if len(part) > most_tuned else None
-        model = MultinomialLogisticClassifier(cv=cv, random_state=0)
+        model = MultinomialLogisticClassifier(alpha=alpha, cv=cv, random_state=0)
         model.fit(X[part], rows.y[part], sample_weight=rows.weight[part])
+        alpha = "auto" if cv is None else model.alpha_
 
         def predict(others: np.ndarray) -> tuple[np.ndarray]:
-            found = model.predict_log_proba(X[others])
-            if len(model.classes_) == len(rows.classes):
-                return (found,)
             # a class that none of these rows has may be that of the next one
             log_p = np.full((len(others), len(rows.classes)), -np.log(len(part) + 1.0))
-            log_p[:, model.classes_] = found
+            log_p[:, model.classes_] = model.predict_log_proba(X[others])
             return (log_softmax(log_p, axis=1),)
 
         return predict
@@ -301,7 +302,8 @@ def _add_comparisons(
             if log_p is not None:
                 contestants["logistic"] = Contestant.of("Logistic regression, tuned", rows.y, log_p)
                 notes.append(
-                    "Logistic regression, with a penalty chosen by cross-validation, was fitted in the same folds, to "
+                    "Logistic regression, with a penalty chosen by cross-validation (of many rows, once, on rows of the "
+                    "first fold), was fitted in the same folds, to "
                     f"{rows_in_words(fitted_to)} at a time. The model was fitted to its own training data, which may be "
                     "more or fewer rows: the comparison shows whether a simple model of these rows would be enough, not "
                     "which method is better."
