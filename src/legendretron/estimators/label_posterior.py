@@ -65,7 +65,8 @@ def calibrate_on_labels(
     best, found = math.inf, (1.0, 0.0)
     for power in TEMPERATURES:
         # the pseudo-row is predicted right, but not by the tail
-        own, tail, share = likelihoods(power, 1.0), 0.0, 0.0
+        own, share = likelihoods(power, 1.0), 0.0
+        tail = np.zeros_like(own)
         if doubts:
             tail = likelihoods(power * _TAIL, 0.0)
             share = best_share(own, tail, weight)
