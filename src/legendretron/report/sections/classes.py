@@ -171,7 +171,8 @@ def ranking(measured: Measured) -> Markup:
     for place, k in enumerate(drawn):
         scores = model.log_p[chosen, k] - (model.log_p[chosen, 1 - k] if len(names) == 2 else 0.0)
         curve = RankingCurve.of(scores, y == k, weight)
-        roc.append(Line(*curve.roc, f"{names[k]} (area {number(areas[k])})", place))
+        false, found_share = curve.roc
+        roc.append(Line(false, found_share, f"{names[k]} (area {number(areas[k])})", place))
         label = f"{names[k]} (average precision {number(curve.average_precision)})"
         found.append(Line(curve.recall[::-1], curve.precision[::-1], label, place))
     unit = (0.0, 1.0)
@@ -218,7 +219,7 @@ def prediction_sets(model: Any, measured: Measured, seed: int) -> Markup:
     held, size = measure_sets(calibration, p, rows.y, _EVERY)
     coverage, mean_size, single = (values @ rows.weight / len(rows) for values in (held, size, size == 1))
     some = [_EVERY.index(asked) for asked in _ASKED]
-    draws = drawn_means(held[some], rows.weight, seed)
+    draws = drawn_means([*held[some]], rows.weight, seed)
     listed = []
     for place, asked, drawn in zip(some, _ASKED, draws.T, strict=True):
         between = interval(float(coverage[place]), drawn)
