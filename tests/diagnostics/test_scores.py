@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from sklearn.metrics import accuracy_score, log_loss, roc_auc_score
+from sklearn.metrics import accuracy_score, average_precision_score, log_loss, precision_recall_curve, roc_auc_score
 
 from legendretron.diagnostics import calibration_curve, smooth_calibration_curve, smooth_calibration_error
 from legendretron.diagnostics.intervals import exact_interval
-from legendretron.diagnostics.scores import area_under_curve, class_scores, scores_of
+from legendretron.diagnostics.scores import RankingCurve, area_under_curve, class_scores, scores_of
 
 
 @pytest.fixture
@@ -90,3 +90,15 @@ def test_influence_on_the_area_gives_the_bootstrap(predictions):
         linear.append(area + np.average(adds[rows], weights=weight[rows]))
     assert np.corrcoef(exact, linear)[0, 1] > 0.99
     assert np.std(linear) == pytest.approx(np.std(exact), rel=0.05)
+
+
+def test_curves_of_a_ranking_are_those_of_scikit_learn(predictions):
+    y, log_p, weight = predictions
+    scores, positive = np.round(log_p[:, 0], 1), y == 0  # with ties
+    curve = RankingCurve.of(scores, positive, weight)
+    precision, recall, _ = precision_recall_curve(positive, scores, sample_weight=weight)
+    np.testing.assert_allclose([curve.precision[::-1], curve.recall[::-1]], [precision, recall], atol=1e-9)
+    assert curve.average_precision == pytest.approx(average_precision_score(positive, scores, sample_weight=weight))
+    area, _ = area_under_curve(scores, positive, weight)
+    assert area == pytest.approx(roc_auc_score(positive, scores, sample_weight=weight))
+    assert np.trapezoid(curve.roc[1], curve.roc[0]) == pytest.approx(area)

@@ -24,7 +24,7 @@ from tests.report.conftest import Given, draw_labels
 def test_draws_have_the_spread_of_a_mean():
     rng = np.random.default_rng(0)
     values, weight = rng.normal(size=(500, 2)), rng.uniform(0.5, 2, 500)
-    draws = drawn_means(values, weight, seed=0)
+    draws = drawn_means(values.T, weight, seed=0)
     mean = weight @ values / weight.sum()
     spread = np.sqrt((weight[:, None] ** 2 * (values - mean) ** 2).sum(0)) / weight.sum()
     np.testing.assert_allclose(draws.mean(0), mean, atol=0.005)

@@ -136,9 +136,10 @@ def calibrate(
     Parameters
     ----------
     scores : Tensor of shape (n, C)
-        Logits or log-probabilities, finite, in double precision.
+        Logits or log-probabilities, finite.
     labels, weight : Tensor of shape (n,)
-        Classes from 0, of which not all need occur; positive weights, whose sum counts as the number of rows.
+        Classes from 0, of which not all need occur; positive weights in the precision of the scores, whose sum counts as the
+        number of rows.
     strength : float, optional
         ``r``; by cross-validation if not given.
     ordered : bool
@@ -198,7 +199,9 @@ def calibrate(
         result.directions.copy_(metric.directions)
         result.mixing.copy_(mixing)
         if not ordered and not bool(seen.all()):
-            result.bias[~seen] = _keep_odds(result, s, seen, share_of_rows, 1.0 + float(shared[0]), float(shared[1]))
+            result.bias[~seen] = _keep_odds(
+                result, s.double(), seen, share_of_rows, 1.0 + float(shared[0]), float(shared[1])
+            )
         return result.cpu().eval()
 
     if fold is None:
@@ -229,7 +232,7 @@ def calibrate(
         held_out = summed / float(tested.sum())
         averaged = _average_weights(summed)
         start = (
-            ends.double().view(fitted_folds, len(strengths), -1).mean(0)[torch.from_numpy(averaged > 0.0).to(device)]
+            ends.to(scores).view(fitted_folds, len(strengths), -1).mean(0)[torch.from_numpy(averaged > 0.0).to(device)]
         )
         fold_maps = maps_of(trial, ends, every)
 

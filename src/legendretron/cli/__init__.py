@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
 from collections.abc import Sequence
@@ -29,6 +30,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     0
     """
     words = sys.argv[1:] if arguments is None else list(arguments)
+    if arguments is None:
+        # most objects come from imports and stay: looking for garbage among them would take a tenth of the time
+        gc.set_threshold(100_000, 50, 100)
     try:
         from legendretron.cli.app import app
         from legendretron.cli.errors import run

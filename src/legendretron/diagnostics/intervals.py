@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
+
+from legendretron._internal.chunks import chunks
 
 #: How often rows are drawn.
 DRAWS = 1000
 #: With more rows, groups of rows are drawn, about this many.
 _GROUPS = 5000
-#: Entries of a block of draws.
-_AT_ONCE = 2**22
 #: Share of the draws within an interval.
 LEVEL = 0.95
 
@@ -29,27 +30,32 @@ class Estimate(NamedTuple):
         return int(self.low > 0) - int(self.high < 0)
 
 
-def drawn_means(columns: np.ndarray, weight: np.ndarray, seed: int) -> np.ndarray:
-    """Draw rows with replacement, again and again, and return the weighted mean of each column: (draws, k).
+def draw_groups(n: int, n_draws: int, seed: int) -> tuple[np.ndarray, Iterator[np.ndarray]]:
+    """Draw rows with replacement: the group of each row (n,), and blocks of draws, how often each group is drawn.
 
-    Many rows are divided into groups at random, and groups are drawn: means then vary as much, and take less time. Weights go
-    with the rows.
+    A group is a row; many rows are divided into groups at random, as means then vary as much, and take less time.
     """
     rng = np.random.default_rng(seed)
-    weighted = np.column_stack([columns * weight[:, None], weight])
-    if (size := len(columns) // _GROUPS) > 1:
-        n_groups = -(-len(columns) // size)
-        # groups of equal size but for one
-        group = rng.permutation(len(columns)) % n_groups
-        weighted = np.column_stack([np.bincount(group, column) for column in weighted.T])
-    n = len(weighted)
-    means = np.empty((DRAWS, columns.shape[1]))
-    block = max(1, min(DRAWS, _AT_ONCE // n))
-    for start in range(0, DRAWS, block):
-        rows = min(block, DRAWS - start)
-        counts = np.stack([np.bincount(rng.integers(n, size=n), minlength=n) for _ in range(rows)]).astype(float)
-        sums = counts @ weighted
-        means[start : start + rows] = sums[:, :-1] / sums[:, -1:]
+    group, n_groups = np.arange(n), n
+    if (size := n // _GROUPS) > 1:
+        n_groups = -(-n // size)
+        group = rng.permutation(n) % n_groups  # of equal size but for one
+
+    def draws() -> Iterator[np.ndarray]:
+        for block in chunks(n_draws, n_groups):
+            yield np.stack(
+                [np.bincount(rng.integers(n_groups, size=n_groups), minlength=n_groups) for _ in range(n_draws)[block]]
+            ).astype(float)
+
+    return group, draws()
+
+
+def drawn_means(columns: Sequence[np.ndarray], weight: np.ndarray, seed: int) -> np.ndarray:
+    """Draw rows with replacement, again and again, and return the weighted mean of each column: (draws, k)."""
+    group, draws = draw_groups(len(weight), DRAWS, seed)
+    sums = np.column_stack([np.bincount(group, column * weight) for column in (*columns, np.ones(len(weight)))])
+    drawn = np.concatenate([counts @ sums for counts in draws])
+    means: np.ndarray = drawn[:, :-1] / drawn[:, -1:]
     return means
 
 

@@ -115,29 +115,56 @@ def area_under_curve(
     is the area of these rows, up to terms of the order ``1 / n``; its variance is DeLong's.
     """
     weight = row_weights(sample_weight, len(scores))
-    totals = np.array([weight[~positive].sum(), weight[positive].sum()])
+    totals = np.array([weight @ ~positive, weight @ positive])
     if not totals.all():
         return float("nan"), np.full(len(scores), np.nan) if influence else None
     order = np.argsort(scores)
-    ordered, ordered_positive = scores[order], positive[order]
-    # each row is compared with rows of the other kind: those of lower scores count whole, those of equal scores half
-    starts = np.concatenate([[0], np.flatnonzero(np.diff(ordered)) + 1, [len(ordered)]])
-    group = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
-    share_below = []
-    for kind, total in zip((~ordered_positive, ordered_positive), totals, strict=True):
-        sums = np.concatenate([[0.0], np.cumsum(weight[order] * kind)])[starts]
-        share_below.append((sums[group] + sums[group + 1]) / (2 * total))
-    others_below, positives_below = share_below
-    area = float((weight[order] * others_below)[ordered_positive].sum() / totals[1])
+    ordered, ordered_positive, ordered_weight = scores[order], positive[order], weight[order]
+    below = np.cumsum(ordered_weight * ordered_positive)  # weight of the positive rows up to each row
+    all_below = np.cumsum(ordered_weight)
+    if (ties := ordered[1:] == ordered[:-1]).any():
+        # rows of equal scores count half: the mean of the sums before the first of them and up to the last
+        last = np.append(np.flatnonzero(~ties), len(ordered) - 1)
+        sizes = np.diff(last, prepend=-1)
+        below, all_below = (
+            np.repeat(sums[last] - np.diff(sums[last], prepend=0.0) / 2, sizes) for sums in (below, all_below)
+        )
+    others_below = (all_below - below)[ordered_positive] / totals[0]
+    area = float(ordered_weight[ordered_positive] @ others_below / totals[1])
     if not influence:
         return area, None
-    adds = np.empty(len(scores))
-    adds[order] = np.where(
-        ordered_positive,
-        (others_below - area) * totals.sum() / totals[1],
-        (1.0 - positives_below - area) * totals.sum() / totals[0],
-    )
-    return area, adds
+    adds = (1.0 - area - below / totals[1]) * (totals.sum() / totals[0])
+    adds[ordered_positive] = (others_below - area) * (totals.sum() / totals[1])
+    of_rows = np.empty(len(scores))
+    of_rows[order] = adds
+    return area, of_rows
+
+
+class RankingCurve(NamedTuple):
+    """What is found among the rows of the highest scores, for each number of rows that have higher scores than all others."""
+
+    roc: (
+        np.ndarray
+    )  #: (2, m), shares of the negative rows (false positives) and of the positive ones, where the curve bends
+    recall: np.ndarray  #: share of the positive rows
+    precision: np.ndarray  #: share of the rows that is positive; 1 if there is none
+
+    @classmethod
+    def of(cls, scores: np.ndarray, positive: np.ndarray, weight: np.ndarray) -> RankingCurve:
+        """Return the curves of scores (n,), of rows with weights (n,), some of them positive and some not."""
+        order = np.argsort(-scores)
+        last = np.append(np.diff(scores[order]) != 0.0, True)
+        sums = [np.cumsum((weight * kind)[order])[last] for kind in (~positive, positive)]
+        counts = np.concatenate([np.zeros((2, 1)), sums], axis=1)
+        taken, (_, recall) = counts.sum(0), (shares := counts / counts[:, -1:])
+        precision = np.divide(counts[1], taken, out=np.ones_like(taken), where=taken > 0.0)
+        bends = (np.diff(counts, 2) != 0.0).any(0)
+        return cls(shares[:, np.concatenate([[True], bends, [True]])], recall, precision)
+
+    @property
+    def average_precision(self) -> float:
+        """Mean precision over the positive rows."""
+        return float(np.diff(self.recall) @ self.precision[1:])
 
 
 def baseline_of(counts: np.ndarray) -> Scores:

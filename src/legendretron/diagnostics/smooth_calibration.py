@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from numbers import Real
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from legendretron._internal.arguments import check_integer, check_open_unit
 from legendretron.diagnostics.binned_calibration import outcomes, row_weights
+from legendretron.diagnostics.intervals import draw_groups
 
 #: Cells between 0 and 1 into which predictions are sorted before smoothing; far narrower than any useful bandwidth.
 _CELLS = 2048
@@ -114,28 +116,31 @@ def smooth_calibration_curve(
     sums = _Sums(*outcomes(y, p, kind, column))
     rows = row_weights(sample_weight, sums.n_rows)
     count, residuals = sums(rows), sums(rows, 1)
+    modes = _modes(np.stack([count, residuals]))
     if isinstance(bandwidth, str) and bandwidth == "auto":
         squares, mean_weight = sums(rows, 2), sums(rows**2) / np.maximum(count, 1e-300)
-        sigma = min(_BANDWIDTHS, key=lambda s: _left_out_error(count, residuals, squares, mean_weight, s))
+        sigma = min(_BANDWIDTHS, key=lambda s: _left_out_error(modes, count, residuals, squares, mean_weight, s))
     elif isinstance(bandwidth, Real) and not isinstance(bandwidth, bool) and 0 < bandwidth < 1:
         sigma = float(bandwidth)
     else:
         raise ValueError(f"bandwidth must be 'auto' or a number strictly between 0 and 1, got {bandwidth!r}.")
     # predictions under the kernel: those in an interval of its effective width, 2 sqrt(pi) sigma
-    shown = _smooth(count, sigma) * _CELLS * 2 * np.sqrt(np.pi) * sigma >= _FEWEST
+    shown = _diffuse(modes[0], sigma) * _CELLS * 2 * np.sqrt(np.pi) * sigma >= _FEWEST
     filled = np.flatnonzero(count)
     shown[: filled[0]] = shown[filled[-1] + 1 :] = False  # no extrapolation
     frequency, low, high = np.full((3, _CELLS), np.nan)
-    frequency[shown] = _frequency(count, residuals, sigma)[shown]
+    frequency[shown] = _frequency(modes, sigma)[shown]
     if n_bootstrap:
-        rng = np.random.default_rng(seed)
-        counts, drawn_residuals = np.empty((2, n_bootstrap, _CELLS))
-        for draw in range(n_bootstrap):
-            drawn = np.bincount(rng.integers(len(rows), size=len(rows)), minlength=len(rows)) * rows
-            counts[draw], drawn_residuals[draw] = sums(drawn), sums(drawn, 1)
-        draws = _frequency(counts, drawn_residuals, sigma)[:, shown]
-        low[shown], high[shown] = np.quantile(draws, [(1 - level) / 2, (1 + level) / 2], axis=0)
-    error = _find_bandwidth(residuals / count.sum())
+        group, draws = draw_groups(len(rows), n_bootstrap, seed)
+        by_group = [sums.by_group(rows, group, power) for power in (0, 1)]
+        drawn = np.concatenate(
+            [
+                _frequency(_modes(np.stack([(cells @ each.T).T for cells in by_group])), sigma)[:, shown]
+                for each in draws
+            ]
+        )
+        low[shown], high[shown] = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2], axis=0)
+    error = _find_bandwidth(_modes(residuals / count.sum()))
     return SmoothCalibrationCurve(_MIDDLES, frequency, low, high, count, float(sigma), error)
 
 
@@ -164,7 +169,7 @@ def smooth_error_of_outcomes(
     """Smooth calibration error of probabilities ``(n, k)`` and whether each came true ``(n, k)``."""
     sums = _Sums(confidence, right)
     rows = row_weights(sample_weight, sums.n_rows)
-    return _find_bandwidth(sums(rows, 1) / sums(rows).sum())
+    return _find_bandwidth(_modes(sums(rows, 1) / sums(rows).sum()))
 
 
 def smooth_errors_by_chance(
@@ -178,7 +183,7 @@ def smooth_errors_by_chance(
     rows = row_weights(sample_weight, sums.n_rows)
     spread = np.sqrt(sums(rows**2 * confidence * (1.0 - confidence))) / rows.sum()
     rng = np.random.default_rng(seed)
-    return np.array([_find_bandwidth(spread * rng.standard_normal(_CELLS)) for _ in range(n_draws)])
+    return np.array([*map(_find_bandwidth, _modes(spread * rng.standard_normal((n_draws, _CELLS))))])
 
 
 class _Sums:
@@ -191,13 +196,18 @@ class _Sums:
 
     def __call__(self, rows: np.ndarray, power: int = 0) -> np.ndarray:
         """Numbers of predictions; or sums of residuals, outcomes less predictions, or of another power of them."""
+        return np.bincount(self._cells, self._terms(rows, power), minlength=_CELLS)
+
+    def by_group(self, rows: np.ndarray, group: np.ndarray, power: int) -> Any:
+        """The same for each group of rows by itself, whose numbers are ``group`` (n,): a sparse matrix (_CELLS, groups)."""
+        import scipy.sparse  # not needed for an error without a curve
+
+        groups = np.repeat(group, self._each)
+        return scipy.sparse.csr_array((self._terms(rows, power), (self._cells, groups)), (_CELLS, group.max() + 1))
+
+    def _terms(self, rows: np.ndarray, power: int) -> np.ndarray:
         each = rows if self._each == 1 else np.repeat(rows, self._each)
-        return np.bincount(self._cells, each * self._residuals**power if power else each, minlength=_CELLS)
-
-
-def _smooth(sums: np.ndarray, sigma: float) -> np.ndarray:
-    """Convolve with a Gaussian that is reflected at 0 and 1: a diffusion, whose modes are cosines."""
-    return _diffuse(_modes(sums), sigma)
+        return each * self._residuals**power if power else each
 
 
 def _modes(sums: np.ndarray) -> np.ndarray:
@@ -206,22 +216,29 @@ def _modes(sums: np.ndarray) -> np.ndarray:
 
 
 def _diffuse(modes: np.ndarray, sigma: float) -> np.ndarray:
+    """Convolve with a Gaussian that is reflected at 0 and 1: a diffusion, whose modes are cosines."""
     decayed = modes * np.exp(-0.5 * (np.pi * sigma * np.arange(_CELLS + 1)) ** 2)
     smoothed: np.ndarray = np.fft.irfft(decayed)[..., :_CELLS]
     return smoothed
 
 
-def _mean_residual(count: np.ndarray, residuals: np.ndarray, sigma: float) -> np.ndarray:
-    # far from all predictions both are rounding errors
-    return _smooth(residuals, sigma) / np.maximum(_smooth(count, sigma), 1e-9)
+def _means(modes: np.ndarray, sigma: float) -> tuple[np.ndarray, np.ndarray]:
+    """Smoothed counts and mean residuals, from the modes of counts and of residuals."""
+    count, residuals = _diffuse(modes, sigma)
+    return count, residuals / np.maximum(count, 1e-9)  # far from all predictions both are rounding errors
 
 
-def _frequency(count: np.ndarray, residuals: np.ndarray, sigma: float) -> np.ndarray:
-    return np.clip(_MIDDLES + _mean_residual(count, residuals, sigma), 0.0, 1.0)
+def _frequency(modes: np.ndarray, sigma: float) -> np.ndarray:
+    return np.clip(_MIDDLES + _means(modes, sigma)[1], 0.0, 1.0)
 
 
 def _left_out_error(
-    count: np.ndarray, residuals: np.ndarray, squares: np.ndarray, mean_weight: np.ndarray, sigma: float
+    modes: np.ndarray,
+    count: np.ndarray,
+    residuals: np.ndarray,
+    squares: np.ndarray,
+    mean_weight: np.ndarray,
+    sigma: float,
 ) -> float:
     r"""Sum of squares :math:`(r_i - m_{-i})^2`, where :math:`m_{-i} - r_i = (m - r_i) / (1 - h_i)`.
 
@@ -229,20 +246,19 @@ def _left_out_error(
     its cell, ``own_weight``.
     """
     filled = count > 0
-    mean = _mean_residual(count, residuals, sigma)[filled]
+    smooth_count, mean = (values[filled] for values in _means(modes, sigma))
     t = _MIDDLES[filled]
     kernel = sum(np.exp(-0.5 * (distance / sigma) ** 2) for distance in (0.0 * t, 2 * t, 2 * (1 - t)))
     kernel = kernel * mean_weight[filled]
-    share = kernel / (np.sqrt(2 * np.pi) * sigma * _CELLS) / _smooth(count, sigma)[filled]
+    share = kernel / (np.sqrt(2 * np.pi) * sigma * _CELLS) / smooth_count
     error = squares[filled] - 2 * mean * residuals[filled] + count[filled] * mean**2
     # a residual without neighbors is predicted as zero
     alone = share > 1 - 1e-6
     return float(np.where(alone, squares[filled], error / (1 - np.where(alone, 0.0, share)) ** 2).sum())
 
 
-def _find_bandwidth(residuals: np.ndarray) -> float:
+def _find_bandwidth(modes: np.ndarray) -> float:
     """Bandwidth that equals its own error; if it is narrower than a cell, the error at the width of a cell."""
-    modes = _modes(residuals)
 
     def excess(sigma: float) -> float:
         return float(np.abs(_diffuse(modes, sigma)).sum()) - sigma
@@ -250,8 +266,14 @@ def _find_bandwidth(residuals: np.ndarray) -> float:
     finest = 1.0 / _CELLS
     if (above := excess(finest)) <= 0.0:
         return finest + above
-    low, high = finest, 1.0
-    while high - low > 1e-7:  # the excess falls with sigma
-        middle = (low + high) / 2.0
-        low, high = (middle, high) if excess(middle) > 0.0 else (low, middle)
-    return high
+    low, high, below, last = finest, 1.0, excess(1.0), 0.0
+    while True:
+        sigma = (low * below - high * above) / (below - above)  # false position
+        found = excess(sigma)
+        if abs(found) < 1e-8:  # the excess falls at least as fast as sigma rises
+            return sigma
+        if found > 0.0:
+            low, above, below = sigma, found, below / 2 if last > 0.0 else below
+        else:  # an end that stays twice counts half, which brings the next place to its side
+            high, below, above = sigma, found, above / 2 if last < 0.0 else above
+        last = found

@@ -53,18 +53,23 @@ def calibrate_on_labels(
     log_p: np.ndarray, labels: np.ndarray, matrix: np.ndarray, *, doubts: bool = True
 ) -> np.ndarray:
     """Calibrated probabilities of the true classes, ``(n, C)``; arguments as in :func:`label_posterior`."""
-    log_p = log_p.astype(np.float64)
+    log_p = log_p - log_p.max(1, keepdims=True).astype(np.float64)
     some = some_rows(*log_p.shape)
     part, of_label = log_p[some], matrix.T[labels[some]]
     weight = np.append(np.ones(len(part)), _IMAGINED)
+
+    def likelihoods(power: float, imagined: float) -> np.ndarray:
+        p = np.exp(part * power)
+        return np.append(np.einsum("ij,ij->i", p, of_label) / p.sum(1), imagined)
+
     best, found = math.inf, (1.0, 0.0)
     for power in TEMPERATURES:
         # the pseudo-row is predicted right, but not by the tail
-        own, tail = (
-            np.append((softmax(part * tempered, axis=1) * of_label).sum(1), imagined)
-            for tempered, imagined in ((power, 1.0), (power * _TAIL, 0.0))
-        )
-        share = best_share(own, tail, weight) if doubts else 0.0
+        own, share = likelihoods(power, 1.0), 0.0
+        tail = np.zeros_like(own)
+        if doubts:
+            tail = likelihoods(power * _TAIL, 0.0)
+            share = best_share(own, tail, weight)
         likelihood = np.maximum((1.0 - share) * own + share * tail, np.finfo(float).tiny)
         loss = -float(weight @ np.log(likelihood)) + (math.log(power) / _SPREAD) ** 2 / 2
         if loss < best:

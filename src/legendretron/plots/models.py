@@ -138,7 +138,7 @@ def as_columns(y: ArrayLike, n_classes: int, classes: Any = None) -> tuple[np.nd
 
 
 #: Where the predictors of probabilities 1/4 and 3/4 are looked for: from large steps to small and back, in any unit.
-_FAR = np.sinh(np.linspace(-14.0, 14.0, 801))
+_FAR = np.sinh(np.linspace(-14.0, 14.0, 201))
 #: How far a forecast may be from certain to be called perfect.
 _NEARLY = 1e-12
 
@@ -189,7 +189,7 @@ def sigmoid_unit(probability: Callable[[np.ndarray], np.ndarray]) -> tuple[float
     if not (far[0] < 0.25 and far[-1] > 0.75):
         return None
     quarter, three = np.interp([0.25, 0.75], far, _FAR)
-    for _ in range(3):  # the first grid is coarse far away from zero
-        near = np.linspace(quarter - 0.5 * (three - quarter), three + 0.5 * (three - quarter), 401)
+    for number in (101, 401):  # the first grid is coarse far away from zero
+        near = np.linspace(quarter - 0.5 * (three - quarter), three + 0.5 * (three - quarter), number)
         quarter, three = np.interp([0.25, 0.75], np.maximum.accumulate(probability(near)), near)
     return ((quarter + three) / 2, (three - quarter) / (2 * np.log(3))) if three > quarter else None

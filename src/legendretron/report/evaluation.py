@@ -47,8 +47,8 @@ from legendretron.report.sections.training import training
 # A saved model does not contain its training data. So logistic regression and recalibration are cross-validated on the
 # given rows.
 
-#: Most numbers (rows x columns x classes) a logistic regression is fitted to, and most that its penalty is chosen on.
-_MOST_NUMBERS, _MOST_TUNED = 1.4e7, 7e6
+#: Most numbers (rows x columns x classes) a logistic regression is fitted to, and most that its penalties are compared by.
+_MOST_NUMBERS, _MOST_TUNED = 1.4e7, 3.5e6
 
 
 def features_for_logistic(X: Any) -> tuple[Any, str]:
@@ -79,15 +79,17 @@ def logistic_regression(X: Any, rows: EvaluationRows, folds: list[Fold]) -> tupl
         max(int(numbers / max(columns * len(rows.classes), 1)), LEAST_ROWS) for numbers in (_MOST_NUMBERS, _MOST_TUNED)
     )
 
+    alpha: float | str = "auto"
+
     def fit(part: np.ndarray) -> Callable[[np.ndarray], tuple[np.ndarray]] | None:
+        nonlocal alpha
         if len(np.unique(rows.y[part])) < 2:
             return None
-        tuned = part[:most_tuned] if len(np.unique(rows.y[part[:most_tuned]])) > 1 else part
-        model = MultinomialLogisticClassifier(random_state=0)
-        model.fit(X[tuned], rows.y[tuned], sample_weight=rows.weight[tuned])
-        if len(tuned) < len(part):  # the penalty is added to a mean loss: with more rows, it is to be smaller
-            model = MultinomialLogisticClassifier(alpha=model.alpha_ * len(tuned) / len(part))
-            model.fit(X[part], rows.y[part], sample_weight=rows.weight[part])
+        # of many rows, penalties are compared once, by fits to some, judged on the others
+        cv = [np.split(np.arange(len(part)), [most_tuned])] if len(part) > most_tuned else None
+        model = MultinomialLogisticClassifier(alpha=alpha, cv=cv, random_state=0)
+        model.fit(X[part], rows.y[part], sample_weight=rows.weight[part])
+        alpha = "auto" if cv is None else model.alpha_
 
         def predict(others: np.ndarray) -> tuple[np.ndarray]:
             # a class that none of these rows has may be that of the next one
@@ -300,7 +302,8 @@ def _add_comparisons(
             if log_p is not None:
                 contestants["logistic"] = Contestant.of("Logistic regression, tuned", rows.y, log_p)
                 notes.append(
-                    "Logistic regression, with a penalty chosen by cross-validation, was fitted in the same folds, to "
+                    "Logistic regression, with a penalty chosen by cross-validation (of many rows, once, on rows of the "
+                    "first fold), was fitted in the same folds, to "
                     f"{rows_in_words(fitted_to)} at a time. The model was fitted to its own training data, which may be "
                     "more or fewer rows: the comparison shows whether a simple model of these rows would be enough, not "
                     "which method is better."

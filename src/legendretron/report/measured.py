@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from legendretron.diagnostics.decomposition import split_losses
+from legendretron.diagnostics.decomposition import split_loss
 from legendretron.diagnostics.intervals import LEVEL, Estimate, drawn_means, exact_interval, interval
 from legendretron.diagnostics.scores import Scores, area_under_curve
 from legendretron.diagnostics.smooth_calibration import smooth_errors_by_chance
@@ -47,28 +47,18 @@ class Measured:
         seed: int,
     ) -> None:
         self.rows, self.contestants = rows, dict(contestants)
-        after = {key: Contestant.of(key, rows.y, log_p).rows for key, log_p in calibrated.items()}
-        #: scores of those that were recalibrated, in parts
-        self.parts = {
-            (key, loss): split_losses(
-                getattr(self.contestants[key].rows, name),
-                getattr(own, name),
-                getattr(self.contestants["dummy"].rows, name),
-                rows.weight,
-                seed,
-            )
-            for key, own in after.items()
-            for loss, name in (("log", "log_loss"), ("brier", "brier"))
-        }
-        columns = {}
+        columns: dict[tuple[str, ...], np.ndarray] = {}
         for key, one in self.contestants.items():
             columns[key, "accuracy"] = one.rows.right.astype(float)
             columns[key, "log_loss"], columns[key, "brier"] = one.rows.log_loss, one.rows.brier
             columns[key, "gap"] = one.rows.confidence - one.rows.right
+        for key, log_p in calibrated.items():
+            after = Contestant.of(key, rows.y, log_p).rows
+            columns[key, "log_loss", "after"], columns[key, "brier", "after"] = after.log_loss, after.brier
         self._value = {name: rows.mean(values) for name, values in columns.items()}
         self.ranked = self._rows_to_rank(seed)
         self.areas = {key: self._areas(one) for key, one in self.contestants.items() if key != "dummy"}
-        influence = {}
+        influence: dict[tuple[str, ...], np.ndarray] = {}
         for key, found in self.areas.items():
             self._value[key, "auc"] = float(np.nanmean(found.area))
             influence[key, "auc"] = self._value[key, "auc"] + found.influence
@@ -78,6 +68,17 @@ class Measured:
             self._draws = _draw_means(columns, rows.weight, seed) | _draw_means(
                 influence, rows.weight[self.ranked], seed
             )
+        #: scores of those that were recalibrated, in parts
+        self.parts = {
+            (key, loss): split_loss(
+                *(
+                    (self._value[name], self._draws[name])
+                    for name in ((key, loss), (key, loss, "after"), ("dummy", loss))
+                )
+            )
+            for key in calibrated
+            for loss in ("log_loss", "brier")
+        }
         if "dummy" in self.contestants:  # all pairs are ties
             self._value["dummy", "auc"] = 0.5
             self._draws["dummy", "auc"] = np.full_like(self._draws["dummy", "accuracy"], 0.5)
@@ -92,7 +93,7 @@ class Measured:
     def _areas(self, one: Contestant) -> ClassArea:
         chosen = self.ranked
         y, weight, n_classes = self.rows.y[chosen], self.rows.weight[chosen], one.log_p.shape[1]
-        log_p = np.ascontiguousarray(one.log_p[chosen].T)
+        log_p = np.ascontiguousarray((one.log_p if len(chosen) == len(one.log_p) else one.log_p[chosen]).T)
         weight = weight * (len(weight) / weight.sum())
         areas, errors = np.full((2, n_classes), np.nan)
         total = np.zeros(len(chosen))
@@ -141,7 +142,6 @@ class Measured:
 
 
 def _draw_means(
-    columns: dict[tuple[str, str], np.ndarray], weight: np.ndarray, seed: int
-) -> dict[tuple[str, str], np.ndarray]:
-    means = drawn_means(np.column_stack([*columns.values()]), weight, seed)
-    return dict(zip(columns, means.T, strict=True))
+    columns: dict[tuple[str, ...], np.ndarray], weight: np.ndarray, seed: int
+) -> dict[tuple[str, ...], np.ndarray]:
+    return dict(zip(columns, drawn_means([*columns.values()], weight, seed).T, strict=True))

@@ -120,6 +120,9 @@ def fit_logistic(
         return Logistic(*(torch.cat(tensors) for tensors in zip(*parts, strict=True)))
     learn_rate = learn_rate and rate is not None
     size, dense = (d + 1) * k + int(learn_rate), isinstance(features, DenseFeatures)
+    if isinstance(features, DenseFeatures) and 2 * int((used := weights.any(1)).sum()) < features.n_rows:
+        # a copy of the rows that count costs less than passes over the others
+        features, labels, weights = DenseFeatures(features.x[used]), labels[used], weights[used]
     most, most_work = _NEWTON_PARAMETERS, _NEWTON_WORK
     if link is not None:
         most, most_work = _NEWTON_PARAMETERS_WITH_LINK, _NEWTON_WORK_WITH_LINK

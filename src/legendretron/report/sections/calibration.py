@@ -108,7 +108,7 @@ def _decompose(measured: Measured, fitted: dict[str, Recalibrated]) -> Markup:
     if not fitted:
         return note("There are too few rows for cross-validated recalibration.")
     rows = []
-    for loss, title in (("log", "Log-loss"), ("brier", "Brier score")):
+    for loss, title in (("log_loss", "Log-loss"), ("brier", "Brier score")):
         for key in fitted:
             name = measured.contestants[key].name
             parts = measured.parts[key, loss]
@@ -126,7 +126,7 @@ def _decompose(measured: Measured, fitted: dict[str, Recalibrated]) -> Markup:
                     ),
                 ]
             )
-    own, maps = measured.parts["model", "log"].calibration, fitted["model"]
+    own, maps = measured.parts["model", "log_loss"].calibration, fitted["model"]
     if own.sign > 0:
         share = own.value / measured.score("model", "log_loss").value
         verdict = f"Recalibration would lower the log-loss by {number(own.value, 4)}, {percent(share)} of it."

@@ -6,11 +6,10 @@ from typing import Any
 
 import numpy as np
 from markupsafe import Markup
-from sklearn.metrics import precision_recall_curve, roc_curve
 
 from legendretron.calibration.prediction_sets import SetCalibration
 from legendretron.diagnostics.intervals import drawn_means, interval
-from legendretron.diagnostics.scores import class_scores
+from legendretron.diagnostics.scores import RankingCurve, class_scores
 from legendretron.plots import PredictionSetDisplay
 from legendretron.plots.chart import Chart, Line
 from legendretron.plots.label_quality import measure_sets
@@ -171,11 +170,11 @@ def ranking(measured: Measured) -> Markup:
     roc, found = [Line(ends, ends, style="--")], []
     for place, k in enumerate(drawn):
         scores = model.log_p[chosen, k] - (model.log_p[chosen, 1 - k] if len(names) == 2 else 0.0)
-        false, true, _ = roc_curve(y == k, scores, sample_weight=weight)
-        roc.append(Line(false, true, f"{names[k]} (area {number(areas[k])})", place))
-        precision, recall, _ = precision_recall_curve(y == k, scores, sample_weight=weight)
-        mean = float(-np.sum(np.diff(recall) * precision[:-1]))
-        found.append(Line(recall, precision, f"{names[k]} (average precision {number(mean)})", place))
+        curve = RankingCurve.of(scores, y == k, weight)
+        false, found_share = curve.roc
+        roc.append(Line(false, found_share, f"{names[k]} (area {number(areas[k])})", place))
+        label = f"{names[k]} (average precision {number(curve.average_precision)})"
+        found.append(Line(curve.recall[::-1], curve.precision[::-1], label, place))
     unit = (0.0, 1.0)
     charts = {
         "ROC curve": Chart("false positives: share of the other rows", "share of the class found", roc, "", unit, unit),
@@ -220,7 +219,7 @@ def prediction_sets(model: Any, measured: Measured, seed: int) -> Markup:
     held, size = measure_sets(calibration, p, rows.y, _EVERY)
     coverage, mean_size, single = (values @ rows.weight / len(rows) for values in (held, size, size == 1))
     some = [_EVERY.index(asked) for asked in _ASKED]
-    draws = drawn_means(held[some].T.astype(float), rows.weight, seed)
+    draws = drawn_means([*held[some]], rows.weight, seed)
     listed = []
     for place, asked, drawn in zip(some, _ASKED, draws.T, strict=True):
         between = interval(float(coverage[place]), drawn)

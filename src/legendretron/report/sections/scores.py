@@ -162,7 +162,7 @@ def calibration_in_words(measured: Measured, error: CalibrationError) -> tuple[s
 
 def _saved_by_recalibration(measured: Measured) -> float:
     """Share of the log-loss, zero if the interval does not rule that out."""
-    parts = measured.parts.get(("model", "log"))
+    parts = measured.parts.get(("model", "log_loss"))
     if parts is None or parts.calibration.sign <= 0:
         return 0.0
     return parts.calibration.value / parts.score.value
