@@ -66,5 +66,5 @@ def test_neither_torch_nor_scikit_learn_is_needed(files):
 def test_the_page_says_what_was_recorded():
     record = json.loads((ROOT / "docs" / "results" / "start_speed.json").read_text())
     text = " ".join((ROOT / "docs" / "performance.md").read_text().split())
-    assert f"`predict` of {record['table_rows']} rows then takes less than half the processor time" in text
+    assert f"`predict` of {record['table_rows']} rows takes less than half the processor time" in text
     assert all(row["ratio"] < 0.5 for row in record["rows"] if row["case"].startswith("predict"))

@@ -26,7 +26,7 @@ def test_what_is_drawn_is_what_sets_hold():
 
 
 def test_what_cannot_be_drawn():
-    with pytest.raises(ValueError, match="estimator must predict sets"):
+    with pytest.raises(ValueError, match="estimator must have predict_set"):
         PredictionSetDisplay.from_estimator(LogisticRegression().fit(X, Y), X, Y)
     with pytest.raises(ValueError, match="asked, coverage and size must have one entry"):
         PredictionSetDisplay([0.9], [0.9, 0.8], [1.0])
