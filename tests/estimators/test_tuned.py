@@ -9,12 +9,14 @@ import pytest
 import scipy.sparse
 import torch
 from sklearn.base import clone
-from sklearn.datasets import load_breast_cancer
+from sklearn.datasets import load_breast_cancer, load_digits
+from sklearn.decomposition import PCA
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 from sklearn.model_selection import GroupKFold
 
 from legendretron import CanonicalLink, LegendreTronClassifier, MultinomialLogisticClassifier
+from legendretron.datasets import symmetric_noise
 from legendretron.estimators import base
 from legendretron.estimators.numpy_predictor import load_predictor
 from legendretron.estimators.resuming import ChosenStrengths
@@ -116,6 +118,28 @@ def test_a_learned_link_excludes_no_class(bent, tmp_path):
     certain = clone(clf).set_params(label_noise=None).fit(X_BENT, Y_BENT)
     assert not isinstance(certain.link_, SoftmaxLink)
     assert certain.predict_proba(far).min() < 0.1 * least
+
+
+def test_a_learned_link_is_chosen_beside_known_noise():
+    clf = LegendreTronClassifier(**BENT, label_noise=0.02).fit(X_BENT, Y_BENT)
+    assert type(clf.link_).__name__ == "CompositeLink"
+    assert clf.noise_rate_ == pytest.approx(0.02)
+
+
+def test_a_learned_link_is_chosen_beside_noise_that_was_found():
+    digits, labels = load_digits(return_X_y=True)
+    few = PCA(4, random_state=0).fit_transform(digits)[:1000]
+    wrong = symmetric_noise(labels[:1000], 0.2, n_classes=10, random_state=0)
+    clf = LegendreTronClassifier(random_state=0, warm_start=True).fit(few, wrong)
+    assert type(clf.link_).__name__ == "CompositeLink"
+    low, high = clf.noise_rate_interval_
+    assert low < 0.2 < high
+    assert (
+        clf.score(few, labels[:1000]) > MultinomialLogisticClassifier().fit(few, wrong).score(few, labels[:1000]) + 0.02
+    )
+    clf.set_params(max_epochs=1).fit(few, wrong)  # training continues with the link and the noise
+    assert type(clf.link_).__name__ == "CompositeLink"
+    assert clf.noise_rate_interval_ == (low, high)
 
 
 @pytest.mark.parametrize(

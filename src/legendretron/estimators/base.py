@@ -444,6 +444,7 @@ class LinearLinkClassifier(LinearPredictor):
         if tuning is not None and tuning.noise is not None:
             found = FittedNoise(n_classes, tuning.noise, known=False, matrix=tuning.noise_matrix)
             noise = found.make_training_noise()
+        link = clean_link(link)  # one that was found by a search has the noise that it was trained with
         alpha, link_alpha = strengths
         if isinstance(link, SoftmaxLink):
             link_alpha = math.inf
