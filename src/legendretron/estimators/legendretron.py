@@ -147,8 +147,9 @@ class LegendreTronClassifier(LinearLinkClassifier):
     **Wrong labels.** The model is trained on the observed labels and predicts the true ones. With ``"auto"``, noise is
     assumed if it explains held-out labels better. If the penalties or ``class_weight`` are given, ``"auto"`` means ``None``.
 
-    **Lower bound.** If penalties are chosen and noise is looked for, a learned link predicts ``(1 - u) p + u / C``, where ``p`` are those of ``link_``. The share ``u`` is a quarter of one of ``n`` rows, ``1 / (4 n)``, or more if the noise
-    rate is uncertain. So the log-loss of a row is at most ``log(4 n C)``.
+    **Lower bound.** If penalties are chosen and noise is looked for, a learned link predicts ``(1 - u) p + u / C``, where
+    ``p`` are the probabilities of ``link_``. The share ``u`` is a quarter of one of ``n`` rows, ``1 / (4 n)``, or more if the
+    noise rate is uncertain. So the log-loss of a row is at most ``log(4 n C)``.
 
     References
     ----------
