@@ -9,6 +9,7 @@ from sklearn.linear_model import LogisticRegression
 
 from legendretron.training import as_features, logistic
 from legendretron.training.descent import _MEMORY, LBFGS
+from legendretron.training.features import variances
 from legendretron.training.logistic import fit_logistic, logistic_log_proba
 from legendretron.training.logistic_objective import Objective
 
@@ -102,6 +103,32 @@ def test_what_is_minimized(way, symmetric, intercept):
     found = np.concatenate([fitted.weight[0].numpy().ravel(), fitted.bias[0].numpy()])
     assert objective(found) <= expected.fun + 1e-12
     np.testing.assert_allclose(found, expected.x, atol=1e-4)
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+@pytest.mark.parametrize("noise", [{}, {"rate": torch.full((2,), 0.2, dtype=torch.float64)}], ids=["plain", "noise"])
+def test_each_run_in_its_own_units(way, symmetric, noise):
+    """With variances of the features, fits are those to features that each run has standardized by its own rows."""
+    x, y = data(n=120, c=4)
+    weights = np.random.default_rng(1).random((len(y), 2)) * (np.arange(len(y)) % 3 != np.arange(2)[:, None]).T
+    variance = variances(as_features(x, torch.float64, CPU), shares(weights))
+    fitted = fit(x, y, 0.05, weights, variance=variance, symmetric=symmetric, **noise)
+    for run, scale in enumerate(variance.sqrt().numpy()):
+        one = {name: value[:1] for name, value in noise.items()}
+        own = fit(x / scale, y, 0.05, weights[:, run], symmetric=symmetric, **one)
+        np.testing.assert_allclose(fitted.weight[run].numpy() * scale[:, None], own.weight[0].numpy(), atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_variances(dtype):
+    x = np.random.default_rng(0).normal(size=(50, 3)) * [1.0, 0.1, 10.0] * (np.arange(50) % 2)[:, None]
+    x = np.column_stack([x, np.full(50, 0.3), np.zeros(50)])  # constant features are left as they are
+    weights = shares(np.random.default_rng(1).random((50, 2)), dtype)
+    expected = np.array([np.cov(x.T, aweights=w.numpy(), ddof=0).diagonal() for w in weights.mT.double()])
+    expected[:, 3:] = 1.0
+    for table in (x, scipy.sparse.csr_matrix(x)):
+        found = variances(as_features(table, dtype, CPU), weights)
+        np.testing.assert_allclose(found.numpy(), expected, rtol=1e-5 if dtype == torch.float32 else 1e-12)
 
 
 @pytest.mark.parametrize("kind", ["rate", "matrix"])

@@ -174,10 +174,13 @@ def test_a_few_hundred_rows_without_clear_ones_have_no_noise(make_problem):
     y = (rng.random(200) < 0.5 + 0.3 * np.tanh(4.0 * x[:, 0])).astype(int)
     problem = make_problem(x, y, find_noise="if it helps")
     assert tune(problem, [], logistic=True).noise.rate == 0.0
-    rng = np.random.default_rng(4)  # of three classes, where a matrix would explain the labels
-    x = rng.standard_t(2, size=(120, 3))
-    y = (1.5 * np.tanh(4.0 * x * [1.0, 1.0, 0.0]) + rng.gumbel(size=(120, 3))).argmax(1)
-    assert MultinomialLogisticClassifier(label_noise="auto", random_state=0).fit(x, y).noise_rate_ == 0.0
+    found = []
+    for seed in range(6):  # of three classes, where a matrix might explain the labels
+        rng = np.random.default_rng(seed)
+        x = rng.normal(size=(120, 3))
+        y = (1.5 * x * [1.0, 1.0, 0.0] + rng.gumbel(size=(120, 3))).argmax(1)
+        found.append(MultinomialLogisticClassifier(label_noise="auto", random_state=0).fit(x, y).noise_rate_ > 0.0)
+    assert sum(found) <= 1
 
 
 def test_noise_is_found_where_there_is_some(make_problem):

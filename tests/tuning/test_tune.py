@@ -51,6 +51,42 @@ def test_the_path_goes_to_both_ends(make_problem):
     assert LogisticPath(make_problem(x, sure)).search().alpha < 2e-3
 
 
+@pytest.mark.parametrize("first", [-3.0, 1.0])
+def test_all_folds_find_the_same_from_a_strength_far_off(make_problem, first):
+    x, y = logistic_data()
+    problem = make_problem(x, y)
+    best, one_fold = LogisticPath(problem).search(), LogisticPath(problem, n_folds=1)
+    found = one_fold.with_all_folds(one_fold.at(first))
+    assert abs(math.log10(found[0].alpha / best.alpha)) <= 0.5
+    assert len(found[0].losses) == len(y)
+
+
+def test_folds_of_sparse_features_have_units_of_their_own(make_problem, monkeypatch):
+    """Held-out rows may have rare features that are large in the units of the others, as rows to predict may."""
+    monkeypatch.setattr(logistic_path, "fit_logistic", functools.partial(logistic_path.fit_logistic, tol=1e-8))
+    rng = np.random.default_rng(0)
+    x, y = np.where(rng.random((90, 6)) < 0.05, rng.random((90, 6)), 0.0), rng.integers(0, 3, 90)
+    x = x / np.where(x.std(0) > 0, x.std(0), 1.0)
+    problem = make_problem(scipy.sparse.csr_array(x), y, standardized=True)
+    point = LogisticPath(problem).fit(0.1)
+    for number, (train, held) in enumerate(problem.folds):
+        scale = x[train].std(0) + (x[train].std(0) == 0.0)
+        share = len(train) / len(y)
+        own = LogisticRegression(C=share / (0.1 * len(train)), tol=1e-10, max_iter=10_000).fit(
+            x[train] / scale, y[train]
+        )
+        log_p = own.predict_log_proba(x[held] / scale)[np.arange(len(held)), y[held]]
+        np.testing.assert_allclose(-log_p, point.log_losses[problem.held_out.fold == number], atol=1e-4)
+
+
+def test_a_link_is_scored_with_the_lower_bound_that_it_will_have(make_problem):
+    x, y = bent_data(60)
+    problem = make_problem(x, y)
+    rows = problem.label(torch.tensor([[0.0, -700.0]] * len(y), dtype=torch.float64), np.arange(len(y)))
+    losses, _ = link_search._score(problem, rows, rows, 0.0, noisy=False)
+    assert losses.max() == pytest.approx(math.log(2 / problem.doubt), rel=1e-3)
+
+
 def test_a_strength_means_the_same_for_scikit_learn_in_every_fold(make_problem, monkeypatch):
     exactly = functools.partial(logistic_path.fit_logistic, tol=1e-9, max_iter=1000)
     monkeypatch.setattr(logistic_path, "fit_logistic", exactly)

@@ -396,6 +396,7 @@ class LinearLinkClassifier(LinearPredictor):
             groups is not None or not (self.cv is None or isinstance(self.cv, Integral)),
             lambda source, kind: self._make_link(n_classes, source, kind, len(rows)),
             seed=seed,
+            standardized=bool(self.standardize),
             verbose=int(self.verbose),
             penalize_intercept=self._protocol().penalize_intercept,
             symmetric_logistic=self._protocol().symmetric,

@@ -395,6 +395,7 @@ class LegendreNetClassifier(SavedModel, LabelQuality):
             steps=1,
             learning_rate=1.0,
             seed=seed,
+            standardized=True,
             link_folds=None if grouped else link_folds_for(len(data.rows)),
             known_noise=known,
         )

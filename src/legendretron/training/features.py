@@ -229,6 +229,23 @@ def _sum_rows(compressed: tuple[Tensor, Tensor, Tensor], matrix: Tensor, out: Te
     sparse_product(*flat, 0, len(compressed[0]) - 1, matrix.shape[1])
 
 
+def variances(features: Features, weights: Tensor) -> Tensor:
+    """Variance of each feature, (R, d), for weights of the rows (N, R) that sum to 1; 1 for constants, as in scikit-learn."""
+    first, second = weights.new_zeros(2, features.n_features, weights.shape[1])
+    if isinstance(features, SparseFeatures):
+        squares = SparseFeatures(features.starts, features.columns, features.values.square(), features.n_features)
+        for matrix, out in ((features, first), (squares, second)):
+            matrix.add_transposed(slice(None), weights, out, False)
+    else:
+        assert isinstance(features, DenseFeatures)
+        for part in features.blocks(features.n_features, False):  # squares of a part at a time: tables may be large
+            first.addmm_(features.x[part].mT, weights[part])
+            second.addmm_(features.x[part].square().mT, weights[part])
+    variance = second - first.square()
+    rounding = len(weights) ** 0.5 * torch.finfo(second.dtype).eps * second
+    return torch.where(variance > rounding, variance, 1.0).mT
+
+
 def as_features(x: Any, dtype: torch.dtype, device: torch.device) -> Features:
     """Put a numpy array or a scipy sparse matrix on the device.
 

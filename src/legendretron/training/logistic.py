@@ -72,6 +72,7 @@ def fit_logistic(
     learn_rate: bool = False,
     transition: Tensor | None = None,
     link: Link | None = None,
+    variance: Tensor | None = None,
     tol: float = 1e-4,
     max_iter: int = 500,
     after_iteration: AfterIteration | None = None,
@@ -97,6 +98,8 @@ def fit_logistic(
         Rates of symmetric noise in the labels, shape (R,); where to begin, if they are learned. Then nothing is convex.
     transition : Tensor of shape (C, C), optional
         Matrix of noise in the labels, in place of a rate.
+    variance : Tensor of shape (R, d), optional
+        Variances of the features for each run, to penalize weights as if each run had standardized its own rows.
     link : Link, optional
         Canonical, without run axes, in the dtype and on the device of the features; not with noise.
     tol, max_iter, after_iteration
@@ -114,7 +117,8 @@ def fit_logistic(
                     None if start is None else (start[0][some], start[1][some]),
                     symmetric=symmetric, penalize_intercept=penalize_intercept,
                     rate=None if rate is None else rate[some], learn_rate=learn_rate, transition=transition,
-                    link=link, tol=tol, max_iter=max_iter, after_iteration=after_iteration,
+                    link=link, variance=None if variance is None else variance[some],
+                    tol=tol, max_iter=max_iter, after_iteration=after_iteration,
                 )
             )  # fmt: skip
         return Logistic(*(torch.cat(tensors) for tensors in zip(*parts, strict=True)))
@@ -132,7 +136,7 @@ def fit_logistic(
     )
     objective = Objective(
         features, labels, n_classes, weights, alpha, symmetric, penalize_intercept, rate, learn_rate, transition, link,
-        every_class=not by_newton and sample_rows is None,
+        variance, every_class=not by_newton and sample_rows is None,
     )  # fmt: skip
     x = objective.flat(*((None, None) if start is None else start))
     if learn_rate:

@@ -36,8 +36,11 @@ class _Hessian:
         classes = torch.eye(k).to(like)
         if objective.symmetric:
             classes = classes - 1.0 / (k + 1)
-        of_bias = float(objective.penalize_intercept) * torch.eye(k).to(like)
-        self.penalty = torch.block_diag(torch.kron(torch.eye(d).to(like), classes), of_bias)
+        penalty, each = like.new_zeros(objective.runs, d + 1, k, d + 1, k), torch.arange(d)
+        penalty[:, each, :, each] = objective.strength.mT[..., None, None] * classes
+        if objective.penalize_intercept:
+            penalty[:, d, :, d] = objective.alpha[:, None, None] * torch.eye(k).to(like)
+        self.penalty = penalty.view(objective.runs, (d + 1) * k, (d + 1) * k)
         weights, labels = objective.weights, objective.labels
         if which is not None:
             weights, labels = weights[which], labels[which]
@@ -65,13 +68,12 @@ class _Hessian:
                 of_rate = torch.maximum(most - (share * share_kept * (1.0 - share_kept)).sum((1, 2)), 0.25 * most)
             share = share * share_kept
         p = p[..., :k]
-        hessian = objective.alpha[:, None, None] * self.penalty
         columns = rows.mT.expand(runs, width, n)
         if k == 1:  # one product instead of two
-            return hessian + columns @ (rows * (p * (1.0 - p) * share)), of_rate
+            return self.penalty + columns @ (rows * (p * (1.0 - p) * share)), of_rate
         # entries in the order of the parameters: by feature, then by class
         outer = (rows.view(1, n, width, 1) * (p * share.sqrt()).unsqueeze(2)).reshape(runs, n, width * k)
-        hessian = hessian - outer.mT @ outer
+        hessian = self.penalty - outer.mT @ outer
         blocks = hessian.view(runs, width, k, width, k)
         for c in range(k):
             blocks[:, :, c, :, c] += columns @ (rows * (p[..., c : c + 1] * share))
@@ -82,7 +84,7 @@ class _Hessian:
         runs, k, n, width = objective.runs, objective.k, *rows.shape
         jacobian = link._jacobian(z.reshape(runs * n, k)).view(runs, n, k, k)
         jacobian = jacobian * self.share.unsqueeze(-1)
-        hessian = objective.alpha[:, None, None] * self.penalty
+        hessian = self.penalty.clone()
         blocks = hessian.view(runs, width, k, width, k)
         columns = rows.mT.expand(runs, width, n)
         for a in range(k):

@@ -52,6 +52,7 @@ class Objective:
 
     With ``learn_rate`` there is one more parameter, the logit of the rate of noise; else the rate is ``rate``, of shape (R,).
     ``transition`` is a matrix of noise that all runs share; ``link`` a canonical link in place of softmax+, without noise.
+    With ``variance``, of shape (R, d), the penalty is on weights in units of each run's own standard deviations.
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class Objective:
         learn_rate: bool = False,
         transition: Tensor | None = None,
         link: Link | None = None,
+        variance: Tensor | None = None,
         *,
         every_class: bool = False,
         compiled: bool = True,
@@ -79,6 +81,8 @@ class Objective:
         self.compiled = compiled and transition is None and link is None and compiled_applies(values)
         self.labels, self.weights, self.alpha = labels.contiguous(), weights.contiguous(), alpha
         self.runs, self.d, self.k = len(alpha), features.n_features, n_classes - 1
+        #: of the penalty on each feature's weights, (R, d)
+        self.strength = alpha[:, None].expand(-1, self.d) if variance is None else alpha[:, None] * variance
         self.symmetric = symmetric and self.k > 1
         self.every_class = every_class and self.symmetric
         self.m = n_classes if self.every_class else self.k
@@ -129,18 +133,16 @@ class Objective:
     def __call__(self, flat: Tensor) -> tuple[Tensor, Tensor]:
         """Value (R,) and gradient (R, P)."""
         if not self.compiled:
-            return self._add_penalty(flat, self.alpha, *self._plain_loss(flat))
+            return self._add_penalty(flat, slice(None), *self._plain_loss(flat))
         if self._last is None or self.runs == 1:
-            value, gradient = self._add_penalty(flat, self.alpha, *self._compiled_loss(flat, slice(None)))
+            value, gradient = self._add_penalty(flat, slice(None), *self._compiled_loss(flat, slice(None)))
         else:
             before, value, gradient = self._last
             moved = (before != flat).any(1)
             value, gradient = value.clone(), gradient.clone()
             if bool(moved.any()):
                 some = flat[moved]
-                value[moved], gradient[moved] = self._add_penalty(
-                    some, self.alpha[moved], *self._compiled_loss(some, moved)
-                )
+                value[moved], gradient[moved] = self._add_penalty(some, moved, *self._compiled_loss(some, moved))
         if self.runs > 1:
             self._last = flat.clone(), value.clone(), gradient.clone()
         return value, gradient
@@ -211,17 +213,21 @@ class Objective:
         self.split(gradient)[0].copy_(of_weight.view(self.d, self.runs, self.m).transpose(0, 1))
         return value, gradient
 
-    def _add_penalty(self, flat: Tensor, alpha: Tensor, value: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
-        """Add the penalty to a mean loss, and its gradient, in place."""
+    def _add_penalty(
+        self, flat: Tensor, which: Tensor | slice, value: Tensor, gradient: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Add the penalty of some of the runs to a mean loss, and its gradient, in place."""
         weight, bias = self.split(flat)
         of_weight, of_bias = self.split(gradient)
-        rows, strength = weight.reshape(len(flat), -1), alpha[:, None, None]
-        value += 0.5 * alpha * torch.linalg.vecdot(rows, rows)
-        of_weight.addcmul_(strength, weight)
+        alpha, strength = self.alpha[which], self.strength[which].unsqueeze(-1)
+        stretched = weight * strength
+        value += 0.5 * torch.linalg.vecdot(stretched.view(len(flat), -1), weight.reshape(len(flat), -1))
+        of_weight += stretched
         if self.symmetric and not self.every_class:
             total = weight.sum(-1, keepdim=True)
-            value -= 0.5 * alpha * total.square().sum((1, 2)) / (self.k + 1)
-            of_weight -= strength * total / (self.k + 1)
+            stretched = strength * total / (self.k + 1)
+            value -= 0.5 * (stretched * total).sum((1, 2))
+            of_weight -= stretched
         if self.penalize_intercept:
             away = bias[:, :-1] - bias[:, -1:] if self.every_class else bias
             value += 0.5 * alpha * away.square().sum(1)

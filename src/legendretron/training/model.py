@@ -196,10 +196,10 @@ class LinearModel(Model):
         return CompiledTraining(features, state, totals, penalty, form, n_rows, numbers)
 
     @torch.no_grad()
-    def log_proba(self, features: Features, rows: Tensor) -> Tensor:
-        """See :class:`Model`."""
+    def log_proba(self, features: Features, rows: Tensor, link: Link | None = None) -> Tensor:
+        """See :class:`Model`; another link may take the place of the model's."""
         z, _ = features.product(rows, self.weight, self.bias.unsqueeze(1))
-        return self.link._log_proba(z)
+        return (link or self.link)._log_proba(z)
 
     def sum_over_classes(self, tensor: Tensor) -> Tensor:
         """Sum over the processes that classes are divided over; the tensor itself, as here they are not."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +12,7 @@ from torch import Tensor
 
 from legendretron.calibration.prediction_sets import some_rows
 from legendretron.links import Link, clean_link, with_noise
+from legendretron.links.noise_models import mix_with_uniform
 from legendretron.training import LinearModel, Sample, TrainingSettings, train
 from legendretron.tuning.problem import Candidate, LabeledRows, TuningProblem
 from legendretron.tuning.rules import ENOUGH, steps_for
@@ -99,7 +100,7 @@ def predict_held_out(problem: TuningProblem, score: LinkScore) -> LabeledRows:
     """Predictions of true classes for rows by models that have not seen them."""
     held = [held for _, held in problem.folds[: len(score.models)]]
     some = some_rows(sum(map(len, held)), problem.n_classes)
-    return _predict(problem, score.models, [part[some] for part in held], clean=True)
+    return _predict_all(problem, score.models, [part[some] for part in held])
 
 
 def _train(
@@ -115,11 +116,8 @@ def _train(
     index = torch.as_tensor(rows, device=problem.device).repeat(len(candidates), 1)
     shares = torch.as_tensor(weights, dtype=torch.float32, device=problem.device).repeat(len(candidates), 1)
     strengths = torch.tensor(candidates, dtype=torch.float64).repeat_interleave(len(parts), dim=0)
-    model = LinearModel(
-        torch.stack([start.weight for start in starts]),
-        torch.stack([start.bias for start in starts]),
-        [with_noise(clean_link(start.link), problem.known_noise, rate) for start in starts],
-    )
+    noisy = [with_noise(clean_link(start.link), problem.known_noise, rate) for start in starts]
+    model = _stack([start._replace(link=link) for start, link in zip(starts, noisy, strict=True)])
     sample = Sample(problem.single_precision, index, problem.labels[index], shares, lengths=lengths * len(candidates))
     settings = TrainingSettings(
         alpha=strengths[:, 0],
@@ -137,26 +135,28 @@ def _train(
         may_diverge=True,
     )
     train(model, sample, settings)
+    new = _predict(problem, model, [held for _, held in problem.folds[which]] * len(candidates), clean=rate > 0.0)
+    seen = _predict(problem, model, problem.seen_rows(which) * len(candidates), clean=True) if rate > 0.0 else new
     trained = []
     for number, candidate in enumerate(candidates):
-        runs = range(number * len(parts), (number + 1) * len(parts))
-        models = tuple(FittedLink(*model.take(run)) for run in runs)
-        losses, estimate = _score(problem, which, models, doubt, noisy=rate > 0.0)
+        runs = slice(number * len(parts), (number + 1) * len(parts))
+        losses, estimate = _score(problem, _join(new[runs]), _join(seen[runs]), doubt, noisy=rate > 0.0)
+        models = tuple(FittedLink(*model.take(run)) for run in range(len(starts))[runs])
         trained.append(LinkScore(candidate, steps, losses, models, estimate, rate))
     return trained
 
 
 def _score(
-    problem: TuningProblem, which: slice, models: tuple[FittedLink, ...], doubt: float, *, noisy: bool
+    problem: TuningProblem, new: LabeledRows, seen: LabeledRows, doubt: float, *, noisy: bool
 ) -> tuple[np.ndarray, RateEstimate | None]:
-    """Log-loss of each held-out row under the model of its fold; if ``noisy``, with the rate of noise that fits best."""
-    new, estimate = _predict(problem, models, [held for _, held in problem.folds[which]], clean=noisy), None
+    """Log-loss of each held-out row; if ``noisy``, with the rate of noise that fits these rows and those seen best."""
+    estimate = None
     if noisy:
-        seen = _predict(problem, models, problem.seen_rows(which), clean=True)
         if not bool(torch.isfinite(new.log_p).all() & torch.isfinite(seen.log_p).all()):
             return np.full(len(new.labels), np.inf), RateEstimate(1.0, 0.0, 0.0, math.inf)
         estimate, new = estimate_rates(new, seen, temperatures=(1.0,))
-    losses = new.losses(doubt).cpu().numpy()
+    floored = mix_with_uniform(new.log_p, new.log_p.new_tensor(problem.doubt))  # as the chosen link will predict
+    losses = new._replace(log_p=floored).losses(doubt).cpu().numpy()
     return np.where(np.isfinite(losses), losses, np.inf), estimate
 
 
@@ -165,18 +165,30 @@ def _check_noise(problem: TuningProblem, score: LinkScore) -> LinkScore:
     if score.estimate is None:
         return score
     held = [held for _, held in problem.folds[: len(score.models)]]
-    observed = score.estimate.observe(_predict(problem, score.models, held, clean=True))
+    observed = score.estimate.observe(_predict_all(problem, score.models, held))
     return score._replace(estimate=check_estimate(score.estimate, problem, np.concatenate(held), observed))
 
 
-def _predict(
-    problem: TuningProblem, models: tuple[FittedLink, ...], parts: list[np.ndarray], *, clean: bool
-) -> LabeledRows:
-    """Log-probabilities of rows under one model for each part; of true labels if ``clean``."""
-    log_p = []
-    for (weight, bias, link), rows in zip(models, parts, strict=True):
-        single = LinearModel(weight.unsqueeze(0), bias.unsqueeze(0), [clean_link(link) if clean else link])
-        index = torch.as_tensor(rows, device=problem.device)
-        chunks = single.row_chunks(len(rows))
-        log_p += [single.log_proba(problem.single_precision, index[None, part])[0].double() for part in chunks]
-    return problem.label(torch.cat(log_p), np.concatenate(parts))
+def _stack(models: Sequence[FittedLink]) -> LinearModel:
+    weights, biases, links = zip(*models, strict=True)
+    return LinearModel(torch.stack(weights), torch.stack(biases), links)
+
+
+def _join(parts: list[LabeledRows]) -> LabeledRows:
+    return LabeledRows(*map(torch.cat, zip(*parts, strict=True)))
+
+
+def _predict_all(problem: TuningProblem, models: Sequence[FittedLink], parts: list[np.ndarray]) -> LabeledRows:
+    """Predictions of true classes for rows, a part for each model."""
+    return _join(_predict(problem, _stack(models), parts, clean=True))
+
+
+def _predict(problem: TuningProblem, model: LinearModel, parts: list[np.ndarray], *, clean: bool) -> list[LabeledRows]:
+    """Predictions for rows, a part for each run of a model; of true labels if ``clean``."""
+    longest = max(map(len, parts))
+    rows = torch.as_tensor(np.stack([np.pad(part, (0, longest - len(part)), mode="edge") for part in parts]))
+    rows, link = rows.to(problem.device), clean_link(model.link) if clean else model.link
+    log_p = torch.cat(
+        [model.log_proba(problem.single_precision, rows[:, some], link) for some in model.row_chunks(longest)], dim=1
+    )
+    return [problem.label(own[: len(part)].double(), part) for own, part in zip(log_p, parts, strict=True)]

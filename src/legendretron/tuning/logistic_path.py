@@ -10,6 +10,7 @@ weaker penalties do well, so these paths go from the best strength without noise
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +19,7 @@ import torch
 from legendretron.calibration.prediction_sets import some_rows
 from legendretron.diagnostics.softmax_test import LinkTest, score_test
 from legendretron.links import SymmetricNoise, TransitionNoise
-from legendretron.training.features import DenseFeatures, Features
+from legendretron.training.features import DenseFeatures, Features, SparseFeatures, variances
 from legendretron.training.logistic import Logistic, fit_logistic, logistic_log_proba
 from legendretron.tuning.problem import LabeledRows, TuningProblem
 from legendretron.tuning.scores import LEAST_GAIN, SURE_ERRORS, doubted_rows
@@ -78,9 +79,12 @@ class LogisticPath:
             weights[train, number] = problem.weight[train]
         total = weights.sum(0)
         self._weights = torch.as_tensor(weights / total, dtype=dtype, device=problem.device)
+        # rare features of held-out rows are large in units of the others, as those of new rows will be
+        own_units = problem.standardized and isinstance(self._features, SparseFeatures)
+        self._variance = variances(self._features, self._weights) if own_units else None
         self._share = torch.as_tensor(total / problem.weight.sum(), dtype=dtype, device=problem.device)
         # repeated folds are left out: fits with noise take longer
-        self._noise_folds = min(self.n_folds, problem.n_link_folds)
+        self.n_noise_folds = min(self.n_folds, problem.n_link_folds)
 
     def search(self) -> PathPoint:
         """The point with the least loss."""
@@ -139,14 +143,18 @@ class LogisticPath:
         return point._replace(doubt=self.doubt)
 
     def with_all_folds(self, best: PathPoint) -> list[PathPoint]:
-        """The best point and its neighbors on all folds, the least loss first: one fold only tells links from softmax."""
+        """Points around the best one on all folds, the least loss first: one fold only tells links from softmax."""
         whole = LogisticPath(self.problem, n_folds=len(self.problem.folds))
         whole.doubt = self.doubt
+        known, first = whole.points, math.log10(best.alpha)
         # not from the solution of the first fold, which has seen the rows that the others hold out
-        points = [whole.fit(best.alpha * 10.0**_STEP)]
-        for side in (0.0, -_STEP):
-            points.append(whole.fit(best.alpha * 10.0**side, points[-1].fitted))
-        return sorted(points, key=whole.loss)
+        for exponent in (first + _STEP, first, first - _STEP):
+            whole.at(exponent)
+        while _WEAKEST < (least := min(known, key=lambda exponent: whole.loss(known[exponent]))) < _STRONGEST:
+            if min(known) < least < max(known):
+                break
+            whole.at(least + math.copysign(_STEP, least - first))
+        return sorted(known.values(), key=whole.loss)
 
     def search_noise(self, base: PathPoint, *, always: bool) -> tuple[list[PathPoint], bool]:
         """Ask whether labels are wrong; if so, or ``always``, try rates and strengths.
@@ -180,16 +188,16 @@ class LogisticPath:
         return points
 
     def _fit_with_noise(self, alpha: float, rate: float, start: Logistic) -> PathPoint:
-        return self._estimate(alpha, self._solve(self._noise_folds, alpha, start, rate), rate)
+        return self._estimate(alpha, self._solve(self.n_noise_folds, alpha, start, rate), rate)
 
     def _estimate(self, alpha: float, fitted: Logistic, rate: float) -> PathPoint:
         """The point of a fit, with the noise that its predictions speak for."""
         estimate, observed = estimate_rates(*self.predict(fitted))
-        return self._point(alpha, fitted.first(self._noise_folds), observed, rate=rate, estimate=estimate)
+        return self._point(alpha, fitted.first(self.n_noise_folds), observed, rate=rate, estimate=estimate)
 
     def check_estimate(self, point: PathPoint) -> PathPoint:
         """The point, with its estimate checked by other rows."""
-        held = self.problem.held_out.first(self._noise_folds)
+        held = self.problem.held_out.first(self.n_noise_folds)
         observed = point.noise.observe(self._predict(point.fitted, held.row, held.fold))
         return point._replace(estimate=check_estimate(point.noise, self.problem, held.row, observed))
 
@@ -199,7 +207,7 @@ class LogisticPath:
 
     def predict(self, fitted: Logistic) -> tuple[LabeledRows, LabeledRows]:
         """Predictions for the held-out rows of folds with noise, and for some of the rows they are trained on."""
-        held, parts = self.problem.held_out.first(self._noise_folds), self.problem.seen_rows(slice(self._noise_folds))
+        held, parts = self.problem.held_out.first(self.n_noise_folds), self.problem.seen_rows(slice(self.n_noise_folds))
         runs = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
         return self._predict(fitted, held.row, held.fold), self._predict(fitted, np.concatenate(parts), runs)
 
@@ -212,7 +220,7 @@ class LogisticPath:
 
     def test_links(self, base: PathPoint) -> LinkTest:
         """Test softmax, with the noise of the point, against learned links on held-out rows."""
-        held = self.problem.held_out.first(self._noise_folds)
+        held = self.problem.held_out.first(self.n_noise_folds)
         some = some_rows(len(held.row), self.problem.n_classes)
         rows, runs = held.row[some], held.fold[some]
         held_out = self._predict(base.fitted, rows, runs)
@@ -237,6 +245,7 @@ class LogisticPath:
             rate=None if rate is None else weights.new_full((n_folds,), rate),
             transition=known.matrix().to(weights) if isinstance(known, TransitionNoise) else None,
             link=problem.fixed_link,
+            variance=None if self._variance is None else self._variance[:n_folds],
         )
 
     def _predict(self, fitted: Logistic, rows: np.ndarray, runs: np.ndarray) -> LabeledRows:

@@ -58,26 +58,28 @@ class MatrixEstimate(NamedTuple):
 
 def estimate_matrices(held_out: LabeledRows, training: LabeledRows, start: Tensor) -> MatrixEstimate:
     """The likeliest matrices, with the power of the probabilities that explains held-out labels best."""
-    tried = []
-    for power in _POWERS:
-        rows = held_out.to_power(power)
-        matrix = estimate_matrix(rows, start)
-        tried.append((float(rows.weight @ _observe(rows, matrix)), power, matrix))
-    likelihood, power, matrix = max(tried, key=lambda one: one[0])
-    return MatrixEstimate(matrix, estimate_matrix(training.to_power(power), start), likelihood)
+    sharp = held_out.to_power(torch.tensor(_POWERS).to(held_out.log_p)[:, None, None])
+    matrices = estimate_matrix(sharp, start)
+    likelihoods = _observe(sharp, matrices) @ held_out.weight
+    best = int(likelihoods.argmax())
+    seen = estimate_matrix(training.to_power(_POWERS[best]), start)
+    return MatrixEstimate(matrices[best], seen, float(likelihoods[best]))
 
 
 def estimate_matrix(rows: LabeledRows, start: Tensor) -> Tensor:
-    """The likeliest matrix, beginning at another one, which counts as one further row of each true class."""
+    """The likeliest matrix, beginning at another one, which counts as one further row of each true class.
+
+    Of log-probabilities (P, n, C), one for each of the P.
+    """
     p, matrix = torch.exp(rows.log_p), start
     weight = rows.weight * (len(rows.weight) / rows.weight.sum())
-    one_hot = torch.nn.functional.one_hot(rows.labels, p.shape[1]).to(p) * weight.unsqueeze(1)
+    one_hot = torch.nn.functional.one_hot(rows.labels, p.shape[-1]).to(p) * weight.unsqueeze(1)
     for _ in range(500):
-        joint = p * matrix.mT[rows.labels]
-        of_true = joint / joint.sum(1, keepdim=True).clamp(min=torch.finfo(p.dtype).tiny)
+        joint = p * matrix.mT[..., rows.labels, :]
+        of_true = joint / joint.sum(-1, keepdim=True).clamp(min=torch.finfo(p.dtype).tiny)
         counts = of_true.mT @ one_hot + start
-        matrix, before = counts / counts.sum(1, keepdim=True), matrix
-        if float((matrix - before).abs().max()) < 1e-6:
+        matrix, before = counts / counts.sum(-1, keepdim=True), matrix
+        if float((matrix - before).abs().max()) < 1e-4:
             break
     return matrix
 
@@ -127,8 +129,8 @@ def find_matrix(
     estimate, best = max(tried, key=lambda one: one.likelihood), plain
     for number in range(_ROUNDS):
         known = replace(problem, known_noise=TransitionNoise(estimate.mean), find_noise="never")
-        with_matrix = LogisticPath(known, path.alpha)
-        best = with_matrix.search() if number == 0 else with_matrix.fit(best.alpha)
+        with_matrix = LogisticPath(known, path.alpha, path.n_noise_folds)
+        best = with_matrix.search() if number == 0 else with_matrix.fit(best.alpha, best.fitted)
         held_out, training = with_matrix.predict(best.fitted)
         estimate = estimate_matrices(held_out, training, start)
     away = path.held_out.difference(plain.losses, best._replace(doubt=plain.doubt).losses)

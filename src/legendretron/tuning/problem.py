@@ -59,7 +59,7 @@ class LabeledRows(NamedTuple):
     labels: Tensor  #: observed labels, (n,)
     weight: Tensor  #: of each row, (n,); any scale
 
-    def to_power(self, power: float) -> LabeledRows:
+    def to_power(self, power: float | Tensor) -> LabeledRows:
         """The same rows, with a power of the probabilities."""
         return self._replace(log_p=torch.log_softmax(self.log_p * power, dim=-1))
 
@@ -70,7 +70,7 @@ class LabeledRows(NamedTuple):
     @property
     def label_log_p(self) -> Tensor:
         """Log-probability of each label."""
-        return self.log_p.gather(1, self.labels.unsqueeze(1)).squeeze(1)
+        return self.log_p[..., torch.arange(len(self.labels), device=self.labels.device), self.labels]
 
     def losses(self, doubt: float) -> Tensor:
         r"""Log-losses :math:`-(1 - \epsilon) \log p_y - \frac{\epsilon}{C} \sum_k \log p_k` with doubt about the labels.
@@ -92,7 +92,7 @@ class Trees(NamedTuple):
 class TuningProblem:
     """Data and model, as they will be trained in the end."""
 
-    features: Features  #: standardized if they are to be
+    features: Features
     labels: Tensor  #: classes from 0, (N,); the last is the reference
     n_classes: int
     weight: np.ndarray  #: of the rows, (N,)
@@ -107,6 +107,7 @@ class TuningProblem:
     symmetric_logistic: bool = True  #: about logistic regression
     centred: bool = True
     link_folds: int | None = None  #: on how many of the folds, the first ones, links are tried; all if not given
+    standardized: bool = False  #: whether the features are, by the mean and variance of all rows
     verbose: int = 0
     known_noise: LabelNoise | None = None  #: noise in the labels that is known
     #: whether to look for symmetric noise: "never", "if it helps", "always"; or for a transition matrix, "matrix"
