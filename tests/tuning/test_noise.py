@@ -16,7 +16,14 @@ from legendretron.tuning import tune
 from legendretron.tuning.logistic_path import LogisticPath
 from legendretron.tuning.noise_matrix import estimate_matrix, has_pattern
 from legendretron.tuning.problem import LabeledRows, Trees, link_candidates
-from legendretron.tuning.wrong_labels import SLACK, RateEstimate, bound_share, estimate_rates, is_believable
+from legendretron.tuning.wrong_labels import (
+    LEAST_SHARE,
+    SLACK,
+    RateEstimate,
+    bound_share,
+    estimate_rates,
+    is_believable,
+)
 
 
 def sure_data(n=300, c=3, d=4, seed=0):
@@ -257,6 +264,15 @@ def test_a_pattern_in_few_rows(make_problem):
     found = [tune(make_problem(x, labels, cv=5, find_noise="if it helps"), [], logistic=True) for labels in (pairs, y)]
     assert np.abs(found[0].noise_matrix - pair_transition(3, 0.3)).max() < 0.2
     assert found[1].noise_matrix is None
+
+
+def test_no_pattern_is_found_in_labels_by_chance(make_problem):
+    """Most labels are wrong where trees are surest, which is no pattern: trees are sure of nothing."""
+    rng = np.random.default_rng(0)
+    problem = make_problem(rng.normal(size=(120, 3)), rng.integers(0, 3, 120), find_noise="if it helps")
+    assert bound_share(problem.trees)[0] > LEAST_SHARE
+    path = LogisticPath(problem)
+    assert not has_pattern(path, path.search(), symmetric=False)
 
 
 def test_known_noise_changes_the_path(make_problem):

@@ -87,14 +87,16 @@ def estimate_matrix(rows: LabeledRows, start: Tensor) -> Tensor:
 def has_pattern(path: LogisticPath, plain: PathPoint, *, symmetric: bool) -> bool:
     """Whether held-out labels may have a transition matrix, by a fit without noise; ``symmetric`` if they have a rate.
 
-    They may if labels are surely wrong where trees are sure, and no rate explains it. Else a matrix is estimated on one half
-    of the held-out rows and judged on the other, so one with too many entries for the rows loses.
+    They may if some of the labels of which trees are surest are surely wrong, and no rate explains it. If most are, trees are
+    sure of nothing. Else a matrix is estimated on one half of the held-out rows and scored on the other, so one with too many
+    entries for the rows loses.
     """
     problem = path.problem
     # of two classes, a matrix cannot be told from symmetric noise and a bias
     if problem.n_classes == 2 or problem.features.n_rows < ROWS_PER_PARAMETER * problem.n_classes**2:
         return False
-    if not symmetric and bound_share(problem.trees)[0] >= LEAST_SHARE:
+    least, most = bound_share(problem.trees)
+    if not symmetric and least >= LEAST_SHARE and most <= 0.5:
         return True
     held_out, seen = path.predict(plain.fitted)
     estimate, by_rate = estimate_rates(held_out, seen, _POWERS)
