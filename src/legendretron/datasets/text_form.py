@@ -30,6 +30,9 @@ class TextOptions(NamedTuple):
     thousands: str | None = None  #: what separates thousands: ``"."``, ``","``, ``"'"`` or a space; None: nothing
 
 
+GUESS = TextOptions()
+
+
 class TextForm(NamedTuple):
     """Encoding, separator, decimal mark, and what separates thousands, of a text file."""
 
