@@ -224,15 +224,11 @@ def _fit(
         before, after = np.empty((2, len(y), len(classes)))
         for held_out in (fold == number for number in range(min(calibrator.cv, len(y)))):
             fitted = trial.fit(scores[~held_out], y[~held_out])
-            before[held_out] = _add_noise(fitted, _read_log_proba(calibrator, scores[held_out]))
+            # probabilities of 0 count as a calibrator counts them
+            read = ScoreReader(calibrator._form)(torch.as_tensor(scores[held_out])).log_softmax(1).numpy()
+            before[held_out] = _add_noise(fitted, read)
             after[held_out] = _add_noise(fitted, fitted.predict_log_proba(scores[held_out]))
     return before, after
-
-
-def _read_log_proba(calibrator: LegendreCalibrator, scores: np.ndarray) -> np.ndarray:
-    """Log-probabilities of the scores themselves; probabilities of 0 count as a calibrator counts them."""
-    log_p: np.ndarray = ScoreReader(calibrator._form)(torch.as_tensor(scores)).log_softmax(1).numpy()
-    return log_p
 
 
 def _add_noise(calibrator: LegendreCalibrator, log_p: np.ndarray) -> np.ndarray:

@@ -139,8 +139,7 @@ def read_table(
     return as_numbers(
         read_columns(
             path, target, features=features, drop=drop, format=format, n_features=n_features,
-            text=text or GUESS,
-            missing_labels=missing_labels,
+            text=text or GUESS, missing_labels=missing_labels,
         )
     )  # fmt: skip
 

@@ -55,12 +55,7 @@ def find_form(lines: list[str], kind: str, encoding: str, given: TextOptions) ->
 
 
 def find_decimal(given: TextOptions) -> str | None:
-    """Return the decimal mark, if it is given, or told by the mark between thousands."""
-    _check(given)
-    return given.decimal or {".": ",", ",": "."}.get(given.thousands or "")
-
-
-def _check(given: TextOptions) -> None:
+    """Return the decimal mark, if it is given, or told by the mark between thousands, after a check of all options."""
     if given.sep is not None and (len(given.sep) != 1 or given.sep in '"\n\r'):
         raise ParameterError("sep", f"must be one character, such as ';', got {given.sep!r}.")
     if given.decimal is not None and given.decimal not in (".", ","):
@@ -78,6 +73,7 @@ def _check(given: TextOptions) -> None:
             raise ParameterError(
                 "encoding", f"must be one that Python knows, such as latin1, got {given.encoding!r}."
             ) from error
+    return given.decimal or {".": ",", ",": "."}.get(given.thousands or "")
 
 
 def _separator(lines: list[str]) -> str:
