@@ -17,7 +17,15 @@ from legendretron.datasets.libsvm import LibsvmSource
 from legendretron.datasets.table_files import TYPED, header_of
 from legendretron.datasets.tables import TableParts, check_no_names, choose_columns, find_parts, type_labels
 from legendretron.datasets.text_file import TextFile, place_of_row
-from legendretron.datasets.text_form import GUESS, TextForm, TextOptions, clean_texts, marks_for, numbers_and_words
+from legendretron.datasets.text_form import (
+    GUESS,
+    TextForm,
+    TextOptions,
+    clean_texts,
+    marks_for,
+    numbers_and_words,
+    without_marks,
+)
 from legendretron.streaming import Batch, BlockSource, Source, as_source
 from legendretron.streaming.as_source import ArrowSource, RecordReader
 from legendretron.streaming.source import ROWS_OF_A_FILE, LabeledSource
@@ -121,12 +129,12 @@ class TextSource(BlockSource):
     def _features(self, records: Any, form: TextForm) -> tuple[np.ndarray, dict[int, str]]:
         """Numbers, NaN where there is none; and the first text of each row that is no number."""
         if not any(map(arrow.types.is_string, records.schema.types)):
-            return records.to_tensor(null_to_nan=True).to_numpy(), {}
+            return without_marks(records.to_tensor(null_to_nan=True).to_numpy(), self._missing), {}
         X, first = np.empty(records.shape), dict[int, str]()
         for place, (name, column) in enumerate(zip(records.schema.names, records.columns, strict=True)):
             X[:, place], words = numbers_and_words(clean_texts(column, self._missing).to_pandas(), form, name)
             first = words | first
-        return X, first
+        return without_marks(X, self._missing), first
 
 
 def batch_of(
