@@ -190,7 +190,7 @@ def test_decimal_commas_in_text_of_typed_files(run, tmp_path, stream, end):
     frame.loc[3, "age"] = None
     written = frame.assign(age=[None if np.isnan(age) else str(age).replace(".", ",") for age in frame["age"]])
     data = write(written, tmp_path / f"t.{end}")
-    assert "holds numbers with a decimal comma, " in (error := fit(run, tmp_path, data, *stream, code=1).error)
+    assert "holds numbers written as " in (error := fit(run, tmp_path, data, *stream, code=1).error)
     assert "; read the file with --decimal ','" in error
     found = fit(run, tmp_path, data, *stream, "--decimal", ",").json
     scores = run("evaluate", tmp_path / "model", data, "-t", "answer", "--decimal", ",", "--json", *stream).json

@@ -43,10 +43,9 @@ def test_a_length_that_the_server_does_not_say(server, tmp_path):
     assert seen == [(5, None)]
 
 
-@pytest.mark.parametrize("status", [404, 503])
-def test_a_refusal(server, tmp_path, status):
-    url = server.add("/file", status)
-    with pytest.raises(DownloadError, match=f"HTTP Error {status}") as caught:
+def test_a_refusal(server, tmp_path):
+    url = server.add("/file", 503)
+    with pytest.raises(DownloadError, match="HTTP Error 503") as caught:
         download(url, tmp_path / "file")
     assert url in str(caught.value)
     assert isinstance(caught.value, ValueError)

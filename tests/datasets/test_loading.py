@@ -35,12 +35,11 @@ def cache(tmp_path, monkeypatch):
     return folder
 
 
-@pytest.mark.parametrize(("name", "pack"), [
-    ("iris.scale", bytes), ("iris.scale.bz2", bz2.compress), ("iris.scale.xz", lzma.compress),
-    ("iris.scale.gz", gzip.compress), ("IRIS.scale", bytes),
+@pytest.mark.parametrize(("folder", "name", "pack"), [
+    ("", "iris.scale", bytes), ("libsvm", "iris.scale.bz2", bz2.compress), ("iris", "iris.scale.xz", lzma.compress),
+    ("libsvm", "iris.scale.gz", gzip.compress), ("iris", "IRIS.scale", bytes),
 ])  # fmt: skip
-@pytest.mark.parametrize("folder", ["", "libsvm", "iris"])
-def test_any_spelling_in_any_place(tmp_path, name, pack, folder):
+def test_any_spelling_in_any_place(tmp_path, folder, name, pack):
     (tmp_path / folder).mkdir(exist_ok=True)
     (tmp_path / folder / name).write_bytes(pack(IRIS))
     iris = load_dataset("iris", tmp_path)

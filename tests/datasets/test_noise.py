@@ -27,12 +27,9 @@ def test_pair_transition(n_classes, eta):
 
 
 @pytest.mark.parametrize("seed", [0, np.random.default_rng(0), np.random.RandomState(0)], ids=["int", "new", "old"])
-@pytest.mark.parametrize("transition", [
-    symmetric_transition(4, 0.3),
-    [[0.1, 0.2, 0.3, 0.4], [0.97, 0.01, 0.01, 0.01], [0.25, 0.25, 0.25, 0.25], [0.4, 0.3, 0.2, 0.1]],
-], ids=["symmetric", "general"])  # fmt: skip
-def test_counts_follow_the_matrix(transition, seed):
+def test_counts_follow_the_matrix(seed):
     n = 20_000
+    transition = [[0.1, 0.2, 0.3, 0.4], [0.97, 0.01, 0.01, 0.01], [0.25, 0.25, 0.25, 0.25], [0.4, 0.3, 0.2, 0.1]]
     noisy = flip_labels(np.repeat(np.arange(4), n), transition, seed)
     for label, row in enumerate(np.asarray(transition)):
         counts = np.bincount(noisy[label * n : (label + 1) * n], minlength=4)

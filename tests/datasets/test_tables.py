@@ -194,7 +194,7 @@ def test_libsvm(tmp_path):
     assert read_table(path, n_features=5).X.shape == (2, 5)
     with pytest.warns(UserWarning, match="target 'y' is ignored"):
         read_table(path, "y")
-    with pytest.raises(ValueError, match="no names to choose or drop by"):
+    with pytest.raises(ValueError, match="no names to choose, drop or keep by"):
         read_table(path, drop=["a"])
 
 

@@ -396,7 +396,7 @@ UNFIT = {
     "bytes": ({"a": pd.Series([b"x", b"y"], dtype=object)}, "'a' holds values of type bytes"),
     "durations": ({"a": pd.to_timedelta([1, 2], "D")}, "'a' is of type timedelta.*; convert it"),
     "a mark for gaps": ({"a": [*NUMBERS, "?", "?"]}, r"'a' holds numbers, and the text '\?' \(2\); .*na_values='\?'; if"),
-    "decimal comma": ({"a": ["1,5", "2", "3,25"]}, "'a' holds numbers with a decimal comma, such as '1,5'; .*decimal=','"),
+    "decimal comma": ({"a": ["1,5", "2", "3,25"]}, "'a' holds numbers written as '3,25'; .*decimal=','"),
     "a mark among decimal commas": ({"a": [f"{i},5" for i in range(12)] + ["?"]}, r"na_values='\?' and decimal=','; if the"),
     "thousands": ({"a": ["1,000", "20", "1,300,000"]}, "written as '1,300,000'; read the file with thousands=',', or give"),
     "decimals or thousands": ({"a": ["1,000", "2,500"]}, "decimal=',', or with thousands=',' if commas separate"),

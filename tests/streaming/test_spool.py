@@ -10,7 +10,9 @@ import pandas as pd
 import pytest
 
 from legendretron import MultinomialLogisticClassifier
-from legendretron.datasets.streams import source_of
+from legendretron.datasets.streams import open_source, source_of
+from legendretron.datasets.tables import find_parts
+from legendretron.datasets.text_form import TextOptions
 from legendretron.streaming import as_source, scan, spool
 from legendretron.streaming.source import HELD_OUT, ROWS_OF_A_FILE, read_ahead, row_share
 
@@ -70,6 +72,14 @@ def test_faults_and_missing_labels_are_kept(folder, table):
     assert all(number > ROWS_OF_A_FILE for number in found)
     with pytest.raises(ValueError, match="line 105 has 5 fields"):
         source_of(paths, target="y")
+
+
+@pytest.mark.parametrize("more", ["", "word,2\n"])
+def test_marks_of_gaps_are_compared_as_numbers(folder, tmp_path, more):
+    (tmp_path / "t.csv").write_text(f"a,y\n1,0\n-999.0,1\n-999,0\n{more}")
+    source = open_source(find_parts(tmp_path / "t.csv"), "y", text=TextOptions(na=("-999",)))
+    (batch,) = source.batches()
+    assert np.isnan(batch.X[:3, 0]).tolist() == [False, True, True]
 
 
 @pytest.mark.parametrize(("y", "kind"), [(["a", "b"], "U"), ([True, False], "b"), ([3, 5], "i")])

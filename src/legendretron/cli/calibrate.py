@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import re
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from legendretron._internal.columns import quoted
 from legendretron._internal.labels import label_text
 from legendretron._internal.sklearn_compat import validate_parameters
 from legendretron.cli.command_options import CalibrateOptions
-from legendretron.cli.evaluate import draw_reliability, score_view
+from legendretron.cli.evaluate import score_view, write_reliability
 from legendretron.cli.models import (
     LeftOut,
     check_target,
@@ -31,12 +30,11 @@ from legendretron.cli.models import (
     without_names,
 )
 from legendretron.cli.options import find_given, wrong
-from legendretron.cli.outputs import check_outputs, naming, write_output
+from legendretron.cli.outputs import check_outputs, naming
 from legendretron.cli.summaries import noise_in_words
 from legendretron.cli.terminal import Terminal, grid
 from legendretron.datasets.table_files import header_of
 from legendretron.datasets.tables import Table, read_table
-from legendretron.datasets.text_form import TextOptions
 from legendretron.diagnostics.scores import scores_of
 from legendretron.estimators import LegendreCalibrator
 from legendretron.estimators.scores import ScoreReader
@@ -47,29 +45,20 @@ from legendretron.preprocessing.drift import DriftWatch
 _P_OF = re.compile(r"p\((.*)\)", re.DOTALL)
 
 
-def read_predictions(
-    path: Path,
-    target: str,
-    features: Sequence[str] | None,
-    drop: Sequence[str] | None,
-    format: str,
-    text: TextOptions | None = None,
-    missing_labels: str = "error",
-) -> tuple[Table, np.ndarray]:
+def _read_predictions(options: CalibrateOptions, format: str) -> tuple[Table, np.ndarray]:
     """Read a table whose features are the columns of the classes, in sorted order, and return it with the classes.
 
     Of two classes, a single column belongs to the second.
     """
-    named_as_ours = [
-        name
-        for name in header_of(path, format, text)
-        if _P_OF.fullmatch(name) and name != target and name not in (drop or ())
+    path, text, others = options.model, options.text, [options.target, *(options.drop or ())]
+    names = options.features or [
+        name for name in header_of(path, format, text) if _P_OF.fullmatch(name) and name not in others
     ]
     table = read_table(
-        path, target, features=features or named_as_ours or None, drop=drop, format=format, text=text,
-        missing_labels=missing_labels,
+        path, options.target, features=names or None, drop=options.drop, format=format, text=text,
+        missing_labels=str(options.missing_labels),
     )  # fmt: skip
-    columns = _classes_of_columns(table, meant=bool(features or named_as_ours))
+    columns = _classes_of_columns(table, meant=bool(names))
     classes = _all_classes(table, columns)
     ordered = sorted(columns, key=lambda name: int(np.searchsorted(classes, columns[name])))
     return dataclasses.replace(table, X=table.X[ordered], feature_names=tuple(ordered)), classes
@@ -200,14 +189,10 @@ def _read_scores(terminal: Terminal, options: CalibrateOptions) -> tuple[Any, np
             f"{str(path)!r} is LIBSVM text, whose columns have no names; give a CSV, TSV or Parquet file of predictions."
         )
     check_target(parts, options, "which column contains the labels?")
-    assert target is not None
     for name, columns in find_given(options, "features", "drop").items():
         if target in columns:
             raise wrong(name, f"{target!r} is the target; leave it out here.")
-    missing_labels = str(options.missing_labels)
-    table, classes = read_predictions(
-        path, target, options.features, options.drop, parts.format, options.text, missing_labels
-    )
+    table, classes = _read_predictions(options, parts.format)
     LeftOut(table).tell(terminal)
     assert table.y is not None
     return table.X, table.X.to_numpy(), table.y, classes
@@ -239,15 +224,11 @@ def _fit(
         before, after = np.empty((2, len(y), len(classes)))
         for held_out in (fold == number for number in range(min(calibrator.cv, len(y)))):
             fitted = trial.fit(scores[~held_out], y[~held_out])
-            before[held_out] = _add_noise(fitted, _read_log_proba(calibrator, scores[held_out]))
+            # probabilities of 0 count as a calibrator counts them
+            read = ScoreReader(calibrator._form)(torch.as_tensor(scores[held_out])).log_softmax(1).numpy()
+            before[held_out] = _add_noise(fitted, read)
             after[held_out] = _add_noise(fitted, fitted.predict_log_proba(scores[held_out]))
     return before, after
-
-
-def _read_log_proba(calibrator: LegendreCalibrator, scores: np.ndarray) -> np.ndarray:
-    """Log-probabilities of the scores themselves; probabilities of 0 count as a calibrator counts them."""
-    log_p: np.ndarray = ScoreReader(calibrator._form)(torch.as_tensor(scores)).log_softmax(1).numpy()
-    return log_p
 
 
 def _add_noise(calibrator: LegendreCalibrator, log_p: np.ndarray) -> np.ndarray:
@@ -276,7 +257,7 @@ def _tell(
         known = calibrator.label_noise != "symmetric"
         noise = {"rate": calibrator.noise_rate_, "low": None, "high": None, "known": known}
     if (plot := more["plot"]) is not None:
-        write_output(plot, draw_reliability(numbers, {"before": np.exp(before), "after": np.exp(after)}, plot.suffix))
+        write_reliability(plot, numbers, {"before": np.exp(before), "after": np.exp(after)})
         terminal.note(f"picture: {plot}")
     choice = _choice(calibrator)
     summary = {
@@ -303,8 +284,10 @@ def _tell(
         about.add_row("wrong labels", noise_in_words(noise))
     about.add_row("seconds", f"{more['seconds']:.1f}")
     about.add_row("written to", summary["out"])
-    lines = [f"calibration: {choice['text']}", _gain(scores["before"].log_loss, scores["after"].log_loss)]
-    terminal.result(summary, about, view, *lines, even_if_quiet=False)
+    gain = f"log-loss on held-out rows: {scores['after'].log_loss:.4f}, before {scores['before'].log_loss:.4f}"
+    if scores["after"].log_loss >= scores["before"].log_loss:
+        gain += "; calibration did not help: keep the model as it is, or use more rows"
+    terminal.result(summary, about, view, f"calibration: {choice['text']}", gain, even_if_quiet=False)
 
 
 def _choice(calibrator: LegendreCalibrator) -> dict[str, Any]:
@@ -327,9 +310,3 @@ def _choice(calibrator: LegendreCalibrator) -> dict[str, Any]:
         parts = [f"{names[key]} {share:.0%}" for key, share in shares.items() if share > 0.0]
         how = f"weights by held-out log-loss: {', '.join(parts)}"
     return {**shares, "text": f"temperature {temperature:.3g}{meaning}; {how}"}
-
-
-def _gain(before: float, after: float) -> str:
-    """Say whether calibration has helped."""
-    text = f"log-loss on held-out rows: {after:.4f}, before {before:.4f}"
-    return text if after < before else f"{text}; calibration did not help: keep the model as it is, or use more rows"

@@ -24,9 +24,9 @@ from threadpoolctl import threadpool_limits  # a dependency of scikit-learn
 from legendretron._internal.extras import import_extra
 from legendretron.accelerate.predictions import row_probabilities
 from legendretron.cli.command_options import DemoOptions
-from legendretron.cli.evaluate import draw_reliability
-from legendretron.cli.outputs import check_writable, write_output
-from legendretron.cli.summaries import choice_of, draw_tuning
+from legendretron.cli.evaluate import write_reliability
+from legendretron.cli.outputs import check_writable
+from legendretron.cli.summaries import choice_of, write_tuning
 from legendretron.cli.terminal import Terminal, grid
 from legendretron.diagnostics.scores import scores_of
 from legendretron.estimators import LegendreNetClassifier, LegendreTronClassifier
@@ -82,8 +82,8 @@ def demo(terminal: Terminal, options: DemoOptions) -> None:
         views += [_view(name, scores), f"{text}\n"]
         if name == "digits":
             predictions = {model: np.exp(own) for model, own in log_p.items()}
-            write_output(reliability, draw_reliability(y_test, predictions, ".png"))
-            write_output(tuning, draw_tuning(models[_OURS][0], ".png"))
+            write_reliability(reliability, y_test, predictions)
+            write_tuning(models[_OURS][0], tuning)
     closing = (
         f"pictures of the digits: {reliability} and {tuning}\n"
         "with your own data: legendretron fit data.csv --target label --out model.safetensors"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import math
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -27,7 +28,7 @@ from legendretron.cli.models import (
     without_names,
 )
 from legendretron.cli.options import wrong
-from legendretron.cli.outputs import check_outputs, draw_picture, write_output
+from legendretron.cli.outputs import check_outputs, write_output, write_picture
 from legendretron.cli.terminal import Terminal, grid
 from legendretron.datasets.tables import Table, TableParts
 from legendretron.diagnostics.scores import Scores, baseline_of, class_scores, scores_of
@@ -106,7 +107,7 @@ def evaluate(terminal: Terminal, options: EvaluateOptions) -> None:
         terminal.note(f"report: {page}")
     if plot is not None:
         predictions = {name: np.exp(own) for name, own in zip(models, log_p, strict=True)}
-        write_output(plot, draw_reliability(y, predictions, plot.suffix, weights))
+        write_reliability(plot, y, predictions, weights)
         terminal.note(f"picture: {plot}")
     view = score_view(f"{len(y):,} rows", **scores, baseline=baseline)
     terminal.result(payload, view, _class_view(classes))
@@ -177,14 +178,14 @@ def _report(
         )
 
 
-def draw_reliability(
-    y: np.ndarray, predictions: dict[str, np.ndarray], suffix: str, sample_weight: np.ndarray | None = None
-) -> bytes:
-    """Return a reliability diagram in the format of a file extension; errors in its legend are those of the scores."""
+def write_reliability(
+    path: Path, y: np.ndarray, predictions: dict[str, np.ndarray], sample_weight: np.ndarray | None = None
+) -> None:
+    """Write a reliability diagram; errors in its legend are those of the scores."""
     from legendretron.plots import ReliabilityDisplay
 
     curves: dict[str, Any] = {"strategy": "smooth", "sample_weight": sample_weight}
-    return draw_picture(lambda: ReliabilityDisplay.from_predictions(y, predictions, **curves), suffix)
+    write_picture(path, lambda: ReliabilityDisplay.from_predictions(y, predictions, **curves))
 
 
 def _number(value: float, pattern: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 import os
 import time
 import warnings
@@ -35,7 +34,6 @@ from legendretron.cli.summaries import (
     join_texts,
     noise_in_words,
     read_matrix,
-    shares_in_words,
     warn_of_similar_labels,
     write_tuning,
 )
@@ -52,7 +50,6 @@ from legendretron.estimators import (
 from legendretron.estimators.base import LinearLinkClassifier
 from legendretron.estimators.label_noise import read_label_noise
 from legendretron.estimators.soft_labels import SoftLabels
-from legendretron.estimators.validation_split import ValidationSplitError
 from legendretron.links import link_names
 from legendretron.links.registry import names_without_settings
 from legendretron.preprocessing import TableEncoder
@@ -225,7 +222,7 @@ def _finish(
     if summary["link_test"] is not None:
         lines.append(f"link: {estimator.link_test_}")
     if scores.leading_share is not None:
-        lines.append(f"shares: {shares_in_words(scores.leading_share)}")
+        lines.append(f"shares: the leading class of a row has {100 * scores.leading_share:.0f} % on average")
     if summary["label_noise"] is not None:
         lines.append(f"wrong labels: {noise_in_words(summary['label_noise'])}")
     views = [] if encoder is None else [column_view(encoder.columns_)]
@@ -336,8 +333,6 @@ def _fit(estimator: LinearLinkClassifier, table: Table, terminal: Terminal) -> N
     estimator.set_params(verbose=0 if terminal.quiet else 1)
     try:
         estimator.fit(table.X, table.y if table.kept is None else table.kept)
-    except ValidationSplitError as error:
-        raise wrong("--validation", _why_not_held_out(table.y, estimator.early_stopping)) from error
     except KeyboardInterrupt as stopped:
         # while penalties are chosen there is none yet
         checkpoint = getattr(estimator, "checkpoint", None)
@@ -345,21 +340,6 @@ def _fit(estimator: LinearLinkClassifier, table: Table, terminal: Terminal) -> N
         resume = "; the same command resumes from the checkpoint" if started else ""
         raise KeyboardInterrupt(f"interrupted, no model was written{resume}") from stopped
     estimator.set_params(verbose=0)  # the progress bar is not saved with the model
-
-
-def _why_not_held_out(y: Any, share: float) -> str:
-    """Return why a share of the rows cannot be held out, stratified by class."""
-    classes, counts = np.unique(y, return_counts=True)
-    rarest, rows = counts.argmin(), counts.sum()
-    if counts[rarest] < 2:
-        return (
-            f"class {str(classes[rarest])!r} has one row, but needs two: one to hold out, and one to fit; leave out "
-            "--validation, or that row."
-        )
-    return (
-        f"{share} of {rows} rows is {math.ceil(share * rows)}, but at least {len(classes)} are needed, one of each class, "
-        "and as many to fit; choose another share, or leave out --validation."
-    )
 
 
 def _soft_loss(estimator: LinearLinkClassifier, table: Table) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 import glob
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -226,8 +226,12 @@ def _ready(model: Model, table: Table) -> Table:
     """A table that was read for a model, after a check of the number of its columns; numbers unless it is to be encoded."""
     if _find_table_classifier(model) is not None:
         return table
-    if not hasattr(model, "feature_names_in_") and table.feature_names is not None:
-        _check_number(model, table.path, table.feature_names)
+    names = None if hasattr(model, "feature_names_in_") else table.feature_names
+    if names is not None and len(names) != model.n_features_in_:
+        raise ValueError(
+            f"the model was fitted on {model.n_features_in_} features without names, but {str(table.path)!r} has "
+            f"{len(names)}: {quoted(names)}; leave only the model's, in their order."
+        )
     return as_numbers(table)
 
 
@@ -243,14 +247,6 @@ def weights_of(table: Table, column: str) -> np.ndarray:
             f"{kept[bad].iloc[0]!r} among them; mend the column, or leave out --weight."
         )
     return weights
-
-
-def _check_number(model: Model, path: Path, columns: Sequence[str]) -> None:
-    if len(columns) != model.n_features_in_:
-        raise ValueError(
-            f"the model was fitted on {model.n_features_in_} features without names, but {str(path)!r} has "
-            f"{len(columns)}: {quoted(columns)}; leave only the model's, in their order."
-        )
 
 
 def log_probability_parts(

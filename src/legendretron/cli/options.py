@@ -31,14 +31,15 @@ def option(
     shown = "" if default is None else f" (default: {default})"
     told = default is None and value is not None and value is not REQUIRED
     look = {"help": help + shown, "rich_help_panel": panel, "show_default": told, **more}
-    return dataclasses.field(default=value, metadata={"typer": typer.Option(*names, **look)})
+    called = names[0].partition("/")[0] if names else None
+    return dataclasses.field(default=value, metadata={"typer": typer.Option(*names, **look), "called": called})
 
 
 def argument(metavar: str, help: str, value: Any = REQUIRED, **more: Any) -> Any:
     """Declare an argument."""
     # not readable is not a usage error: opening the file reports it
     look = {"metavar": metavar, "help": help, "show_default": False, "readable": False, **more}
-    return dataclasses.field(default=value, metadata={"typer": typer.Argument(**look)})
+    return dataclasses.field(default=value, metadata={"typer": typer.Argument(**look), "called": metavar})
 
 
 def declarations(options: type) -> dict[str, dataclasses.Field[Any]]:
@@ -52,15 +53,8 @@ def declarations(options: type) -> dict[str, dataclasses.Field[Any]]:
 
 def option_names(options: type) -> dict[str, str]:
     """Return what the fields of a class of options are called on the command line."""
-    names: dict[str, Any] = {}
-    for name, field in declarations(options).items():
-        declared = field.metadata["typer"]
-        # typer takes the first name for a default
-        spellings = (getattr(declared, "default", None), *(getattr(declared, "param_decls", None) or ()))
-        given = [text for text in spellings if isinstance(text, str) and text.startswith("--")]
-        called = given[0].partition("/")[0] if given else f"--{name.replace('_', '-')}"
-        names[name] = declared.metavar if isinstance(declared, typer.models.ArgumentInfo) else called
-    return names
+    called = {field.name: field.metadata["called"] for field in dataclasses.fields(options)}
+    return {name: text or f"--{name.replace('_', '-')}" for name, text in called.items()}
 
 
 def wrong(option: str, reason: str) -> Exception:
@@ -167,10 +161,5 @@ class LabeledTableOptions(TableOptions):
 def find_given(options: Any, *names: str) -> dict[str, Any]:
     """Return fields of options by what they are called on the command line, those that were given."""
     called = option_names(type(options))
-    defaults = {field.name: field.default for field in dataclasses.fields(options)}
-    values = {name: getattr(options, name) for name in names}
-    return {
-        called[name]: value
-        for name, value in values.items()
-        if value is not None and value != defaults[name] and value != []
-    }
+    fields = {field.name: (getattr(options, field.name), field.default) for field in dataclasses.fields(options)}
+    return {called[name]: fields[name][0] for name in names if fields[name][0] not in (None, [], fields[name][1])}

@@ -139,12 +139,12 @@ def frames_to(path: Path | None) -> Iterator[Callable[[Any], None]]:
         yield append
 
 
-def draw_picture(draw: Callable[[], Any], suffix: str) -> bytes:
-    """Return what a function draws, a display, in the format of a file extension."""
+def write_picture(path: Path, draw: Callable[[], Any]) -> None:
+    """Write the figure of the display that a function draws, in the format of the file extension."""
     import_extra("matplotlib", "drawing", "plots").use("Agg")  # a file, never a window
     from legendretron.plots.axes import picture_bytes
 
-    return picture_bytes(draw().figure_, suffix.lstrip(".").lower(), dpi=130)
+    write_output(path, picture_bytes(draw().figure_, path.suffix.lstrip(".").lower(), dpi=130))
 
 
 def json_columns(frame: Any, kept: Any) -> dict[str, Any]:

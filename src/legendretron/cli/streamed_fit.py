@@ -12,7 +12,6 @@ import numpy as np
 
 from legendretron.cli.command_options import FitOptions
 from legendretron.cli.models import LeftOut
-from legendretron.cli.options import wrong
 from legendretron.cli.summaries import FitScores, check_named, warn_of_similar_labels
 from legendretron.cli.terminal import Terminal
 from legendretron.datasets.streams import bad_rows, batch_of, keep_rows, open_source, text_files
@@ -29,15 +28,12 @@ from legendretron.datasets.tables import (
 from legendretron.datasets.text_form import TextForm
 from legendretron.estimators.base import LinearLinkClassifier
 from legendretron.estimators.stream_fit import SAMPLE_ROWS
-from legendretron.estimators.validation_split import ValidationSplitError
 from legendretron.preprocessing import TableEncoder
 from legendretron.streaming import Batch, BlockSource, Source, scan
 from legendretron.streaming.source import ROWS_OF_A_FILE, RowCheck, read_ahead
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from legendretron.estimators.base import LinearLinkClassifier
 
 
 class EncodedSource(BlockSource):
@@ -141,14 +137,7 @@ def fit_in_batches(
         source = open_source(parts, target, files=files, **columns, skip_bad_rows=allowed, missing_labels=unlabelled)
     if options.label_noise is not None:
         set_noise(scan(source, skip_bad_rows=allowed).classes)
-    try:
-        estimator.fit_stream(source, skip_bad_rows=allowed)
-    except ValidationSplitError as error:
-        raise wrong(
-            "--validation",
-            f"{estimator.early_stopping} of the rows is none, or all of them; choose another share, or leave out "
-            "--validation.",
-        ) from error
+    estimator.fit_stream(source, skip_bad_rows=allowed)
     estimator.set_params(verbose=0)  # the progress bar is not saved with the model
     skipped = estimator.n_skipped_rows_
     left_out.unlabelled += getattr(source, "n_unlabeled", 0)

@@ -14,9 +14,8 @@ from legendretron._internal.columns import quoted
 from legendretron._internal.labels import label_text, similar_words
 from legendretron.cli.errors import one_line
 from legendretron.cli.options import wrong
-from legendretron.cli.outputs import PICTURES, draw_picture, frames_to, write_output
+from legendretron.cli.outputs import PICTURES, frames_to, write_picture
 from legendretron.cli.terminal import Terminal, grid
-from legendretron.estimators.base import LinearLinkClassifier
 
 if TYPE_CHECKING:
     from legendretron.datasets.tables import Table
@@ -31,19 +30,14 @@ def choice_of(estimator: LinearLinkClassifier) -> dict[str, Any]:
     ``logistic_log_loss`` is that of the logistic regression that learned links were compared with, if they were: the best
     one, which knows of wrong labels if that was borne out.
     """
+    choice = dict.fromkeys(("model", "alpha", "link_alpha", "log_loss", "logistic_log_loss"))
     if hasattr(estimator, "is_linear_"):
-        return _choice_of_networks(estimator)
+        return choice | _choice_of_networks(estimator)
     alpha, link_alpha = estimator.alpha_, estimator.link_alpha_
     learned = math.isfinite(link_alpha)
     kind = "learned link" if learned else "logistic regression"
     used = f"{kind}, alpha {alpha:.2g}" + (f", link_alpha {link_alpha:.2g}" if learned else "")
-    choice = {
-        "model": kind,
-        "alpha": alpha,
-        "link_alpha": link_alpha if learned else None,
-        "log_loss": None,
-        "logistic_log_loss": None,
-    }
+    choice |= {"model": kind, "alpha": alpha, "link_alpha": link_alpha if learned else None}
     if not hasattr(estimator, "tuning_"):
         return {**choice, "text": f"{used}, as given"}
     tried = estimator.tuning_
@@ -53,54 +47,43 @@ def choice_of(estimator: LinearLinkClassifier) -> dict[str, Any]:
     links, logistic = (tried[tried["model"] == name] for name in ("learned link", "logistic regression"))
     choice["log_loss"] = float(chosen["log_loss"])
     observed = " of labels as they are" if getattr(estimator, "noise_rate_", 0.0) > 0.0 else ""
-    held_out = f"log-loss{observed} on held-out rows {chosen['log_loss']:.3f}"
-    # differences are those to the logistic regression that a link had to beat
-    base = logistic[logistic["difference"] == 0.0].iloc[0] if learned and len(logistic) else chosen
+    text = f"{used}; log-loss{observed} on held-out rows {chosen['log_loss']:.3f}"
     if len(links) and len(logistic):
+        # differences are those to the logistic regression that a link had to beat
+        base = logistic[logistic["difference"] == 0.0].iloc[0] if learned else chosen
         choice["logistic_log_loss"] = float(base["log_loss"])
-    if learned and len(logistic):
-        knowing = " with wrong labels" if base["label_noise"] > chosen["label_noise"] == 0.0 else ""
-        text = f"{used}; {held_out}, logistic regression{knowing} {base['log_loss']:.3f}"
-    elif learned or not len(links):
-        text = f"{used}; {held_out}"
-    elif not any(map(math.isfinite, links["log_loss"])):
-        text = f"{used}: all learned links have diverged; lower --learning-rate"
-    else:
-        text = f"{used}; {held_out}: a learned link was not better by more than its standard error"
+        if learned:
+            knowing = " with wrong labels" if base["label_noise"] > chosen["label_noise"] == 0.0 else ""
+            text += f", logistic regression{knowing} {base['log_loss']:.3f}"
+        elif any(map(math.isfinite, links["log_loss"])):
+            text += ": a learned link was not better by more than its standard error"
+        else:
+            text = f"{used}: all learned links have diverged; lower --learning-rate"
     return {**choice, "text": text}
 
 
 def _choice_of_networks(estimator: Any) -> dict[str, Any]:
     """The same of an estimator that compares networks with logistic regression."""
     networks, linear = estimator.network_log_loss_, estimator.linear_log_loss_
-    kind = "logistic regression" if estimator.is_linear_ else "networks"
-    choice = {"model": kind, "alpha": None, "link_alpha": None, "log_loss": None, "logistic_log_loss": None}
+    kind, loss = ("logistic regression", linear) if estimator.is_linear_ else ("networks", networks)
     if math.isnan(networks):
-        return {**choice, "text": f"{kind}: there are too few rows to try networks"}
-    choice |= {"log_loss": linear if estimator.is_linear_ else networks, "logistic_log_loss": linear}
+        return {"model": kind, "text": f"{kind}: there are too few rows to try networks"}
+    other = f", logistic regression {linear:.3f}"
     if estimator.is_linear_:
-        better = f"networks, {networks:.3f}, were not better by more than their standard error"
-        text = f"{kind}; log-loss on held-out rows {linear:.3f}: {better}"
-    else:
-        text = f"{kind}; log-loss on held-out rows {networks:.3f}, logistic regression {linear:.3f}"
-    return {**choice, "text": text}
+        other = f": networks, {networks:.3f}, were not better by more than their standard error"
+    text = f"{kind}; log-loss on held-out rows {loss:.3f}{other}"
+    return {"model": kind, "log_loss": loss, "logistic_log_loss": linear, "text": text}
 
 
 def write_tuning(estimator: LinearLinkClassifier, path: Path) -> None:
     """Write the candidates as a table or as a picture, by the file's extension."""
-    suffix = path.suffix.lower()
-    if suffix in PICTURES:
-        write_output(path, draw_tuning(estimator, suffix))
+    if path.suffix.lower() in PICTURES:
+        from legendretron.plots import TuningDisplay
+
+        write_picture(path, lambda: TuningDisplay.from_estimator(estimator))
         return
     with frames_to(path) as write:
         write(estimator.tuning_)
-
-
-def draw_tuning(estimator: LinearLinkClassifier, suffix: str) -> bytes:
-    """Return the picture of the candidates in the format of a file extension."""
-    from legendretron.plots import TuningDisplay
-
-    return draw_picture(lambda: TuningDisplay.from_estimator(estimator), suffix)
 
 
 class FitScores(NamedTuple):
@@ -248,16 +231,14 @@ def read_matrix(path: Path, classes: np.ndarray) -> list[list[float]]:
             )
     matrix = []
     for line, fields in (body[true.index(name)] for name in names):
-        if len(fields) != 1 + len(labels):
-            raise refuse(f"must have {1 + len(labels)} fields in line {line}, got {len(fields)}")
         try:
             p = [float(fields[1 + labels.index(name)]) for name in names]
-        except ValueError as error:
-            raise refuse(f"must have a probability for each label in line {line}, got {mark.join(fields)!r}") from error
-        if not all(0.0 <= one <= 1.0 for one in p) or abs(sum(p) - 1.0) > _ROUNDING:
+        except (ValueError, IndexError):
+            p = []
+        if len(fields) != 1 + len(labels) or not all(one >= 0.0 for one in p) or abs(sum(p) - 1.0) > _ROUNDING:
             raise refuse(
-                f"must have probabilities, from 0 to 1, that sum to 1 for each true class, but those in line {line} are "
-                f"{', '.join(f'{one:g}' for one in p)} and sum to {sum(p):g}"
+                "must have a probability for each label, from 0 to 1 and with sum 1, "
+                f"but line {line} is {mark.join(fields)!r}"
             )
         matrix.append(p)
     return matrix
@@ -270,17 +251,6 @@ def found_noise(estimator: LinearLinkClassifier) -> dict[str, Any] | None:
     low, high = estimator.noise_rate_interval_
     given = not isinstance(estimator.label_noise, str)
     return {"rate": estimator.noise_rate_, "low": low, "high": high, "known": given}
-
-
-def shares_in_words(leading: float) -> str:
-    """Say how much the shares of the classes, or the votes, agree.
-
-    Examples
-    --------
-    >>> shares_in_words(0.86)
-    'the leading class of a row has 86 % on average'
-    """
-    return f"the leading class of a row has {_percent(leading)} % on average"
 
 
 def noise_in_words(noise: dict[str, Any]) -> str:

@@ -14,11 +14,10 @@ from legendretron.cli.options import wrong
 from legendretron.cli.outputs import (
     TABLES,
     check_outputs,
-    draw_picture,
     file_or_none,
     frames_to,
     json_columns,
-    write_output,
+    write_picture,
 )
 from legendretron.cli.summaries import found_noise, noise_in_words
 from legendretron.cli.terminal import Terminal, grid
@@ -58,7 +57,7 @@ def suspicious(terminal: Terminal, options: SuspiciousOptions) -> None:
     if plot is not None:
         from legendretron.plots import LabelQualityDisplay
 
-        write_output(plot, draw_picture(LabelQualityDisplay(quality, options.threshold).plot, plot.suffix))
+        write_picture(plot, LabelQualityDisplay(quality, options.threshold).plot)
         terminal.note(f"picture: {plot}")
     if out is None and terminal.json:
         if twice := [name for name in options.keep or () if name in payload]:

@@ -9,7 +9,7 @@ import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, RenderableType
 from rich.table import Table as Grid
@@ -61,7 +61,9 @@ class Terminal:
         if self.json:
             print(json.dumps(_plain(payload), allow_nan=False))
         elif even_if_quiet or not self.quiet:
-            console = _console(sys.stdout)
+            # names come from data: they must not be read as markup or emoji
+            width = None if sys.stdout.isatty() else _UNBOUNDED
+            console = Console(file=sys.stdout, width=width, markup=False, emoji=False, highlight=False)
             for view in views:
                 if isinstance(view, str):  # as it is: rich would turn tabs into spaces
                     sys.stdout.write(view if view.endswith("\n") else f"{view}\n")
@@ -84,12 +86,6 @@ class Terminal:
             warnings.filterwarnings("ignore", ".* encountered in", RuntimeWarning)
             warnings.showwarning = show
             yield
-
-
-def _console(stream: TextIO) -> Console:
-    # names come from data: they must not be read as markup or emoji
-    width = None if stream.isatty() else _UNBOUNDED
-    return Console(file=stream, width=width, markup=False, emoji=False, highlight=False)
 
 
 def _plain(value: Any) -> Any:

@@ -100,7 +100,7 @@ def read_libsvm(
     for X, _ in parts:
         X.resize(X.shape[0], width)
     whole = scipy.sparse.vstack([X for X, _ in parts], format="csr")
-    return _as_asked(path, whole, dense), np.concatenate([labels for _, labels in parts])
+    return _convert(path, whole, dense), np.concatenate([labels for _, labels in parts])
 
 
 def read_parts(path: Path, n_features: int | None) -> Iterator[tuple[scipy.sparse.csr_matrix, np.ndarray]]:
@@ -142,7 +142,7 @@ def _describe_empty(path: Path, rows: int) -> str:
     return describe_damage(path, "has labels but no feature values index:value" if rows else "is empty: it has no rows")
 
 
-def _as_asked(path: Path, X: Any, dense: bool | None) -> np.ndarray | scipy.sparse.csr_matrix:
+def _convert(path: Path, X: Any, dense: bool | None) -> np.ndarray | scipy.sparse.csr_matrix:
     entries = X.shape[0] * X.shape[1]
     if dense is None:
         dense = 8 * entries <= _SMALL or (8 * entries <= _LARGE and X.nnz >= DENSE_SHARE * entries)

@@ -131,12 +131,6 @@ class Dataset:
         return f"{self.name} ({', '.join(remarks)})" if remarks else self.name
 
 
-def encode_labels(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Labels as numbers from 0 without gaps, int64, and the label each number stands for."""
-    classes, y = np.unique(labels, return_inverse=True)
-    return y.astype(np.int64), classes
-
-
 def load_dataset(
     name: str, data: str | Path | None = None, *, download: bool = True, progress: Progress | None = None
 ) -> Dataset:
@@ -300,10 +294,10 @@ def _check_labels(info: DatasetInfo, labels: np.ndarray, path: Path) -> tuple[np
             f"{str(path)!r} has the label {labels[outside[0]]} in row {outside[0] + 1}, but those of {info.name} are from "
             f"{smallest} to {largest}; it is damaged or another file."
         )
-    y, classes = encode_labels(labels)
+    classes, y = np.unique(labels, return_inverse=True)
     if len(classes) != info.classes:
         raise ValueError(
             f"{str(path)!r} has labels of {len(classes)} classes, but {info.name} has {info.classes}; it is damaged, another "
             "file, or a subset that misses classes."
         )
-    return y, classes
+    return y.astype(np.int64), classes

@@ -17,7 +17,15 @@ from legendretron.datasets.libsvm import LibsvmSource
 from legendretron.datasets.table_files import TYPED, header_of
 from legendretron.datasets.tables import TableParts, check_no_names, choose_columns, find_parts, type_labels
 from legendretron.datasets.text_file import TextFile, place_of_row
-from legendretron.datasets.text_form import TextForm, TextOptions, clean_texts, marks_for, numbers_and_words
+from legendretron.datasets.text_form import (
+    GUESS,
+    TextForm,
+    TextOptions,
+    clean_texts,
+    marks_for,
+    numbers_and_words,
+    without_marks,
+)
 from legendretron.streaming import Batch, BlockSource, Source, as_source
 from legendretron.streaming.as_source import ArrowSource, RecordReader
 from legendretron.streaming.source import ROWS_OF_A_FILE, LabeledSource
@@ -121,12 +129,12 @@ class TextSource(BlockSource):
     def _features(self, records: Any, form: TextForm) -> tuple[np.ndarray, dict[int, str]]:
         """Numbers, NaN where there is none; and the first text of each row that is no number."""
         if not any(map(arrow.types.is_string, records.schema.types)):
-            return records.to_tensor(null_to_nan=True).to_numpy(), {}
+            return without_marks(records.to_tensor(null_to_nan=True).to_numpy(), self._missing), {}
         X, first = np.empty(records.shape), dict[int, str]()
         for place, (name, column) in enumerate(zip(records.schema.names, records.columns, strict=True)):
             X[:, place], words = numbers_and_words(clean_texts(column, self._missing).to_pandas(), form, name)
             first = words | first
-        return X, first
+        return without_marks(X, self._missing), first
 
 
 def batch_of(
@@ -163,7 +171,7 @@ def open_source(
     weight: str | None = None,
     features: Sequence[str] | None = None,
     drop: Sequence[str] | None = None,
-    text: TextOptions | None = None,
+    text: TextOptions = GUESS,
     skip_bad_rows: int = 0,
     missing_labels: str | None = None,
 ) -> Source:
@@ -190,9 +198,9 @@ def open_source(
             lacking = [name for name in [*chosen, *([] if target is None else [target])] if name not in file.names]
             if lacking:
                 raise ValueError(f"{str(file.path)!r} has no column {lacking[0]!r}, which {str(files[0].path)!r} has.")
-        missing = marks_for(files[0].form, () if text is None else text.na)
+        missing = marks_for(files[0].form, text.na)
         return keep_rows(TextSource(files, target, chosen, missing, skip_bad_rows=skip_bad_rows), parts, target)
-    if text is not None and text.na:
+    if text.na:
         raise ValueError(
             f"{spell('na_values', text.na[0])} applies to text files, and to tables that are read as a whole; leave "
             "such fields empty instead."
@@ -226,6 +234,6 @@ def keep_rows(source: BlockSource, parts: TableParts, target: str | None) -> Spo
     return Spool(source, lambda labels: type_labels(labels, of_what))
 
 
-def text_files(parts: TableParts, text: TextOptions | None = None) -> list[TextFile]:
+def text_files(parts: TableParts, text: TextOptions = GUESS) -> list[TextFile]:
     """Look at the beginning of each file of a table; none of formats that are not tables of text."""
     return [TextFile.open(path, parts.format, text) for path in parts.files] if parts.format in ("csv", "tsv") else []

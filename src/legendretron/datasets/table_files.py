@@ -16,6 +16,7 @@ from legendretron._internal.extras import arrow, compute, import_extra, pandas, 
 from legendretron.datasets.compressed import open_compressed
 from legendretron.datasets.text_file import TextFile, join_batches
 from legendretron.datasets.text_form import (
+    GUESS,
     TextForm,
     TextOptions,
     clean_frame,
@@ -178,7 +179,7 @@ class Wanted:
     drop: Sequence[str] | None = None  #: columns to leave out
     keep: Sequence[str] = ()  #: columns to return as they stand in the file
     as_text: Sequence[str] = ()  #: columns whose values are categories
-    text: TextOptions | None = None  #: how a file of text is written
+    text: TextOptions = GUESS  #: how a file of text is written, as far as it is given
     missing: str = "impute"  #: what to do with gaps in features
     missing_labels: str = "error"  #: what to do with rows without a label
     n_features: int | None = None  #: of LIBSVM text
@@ -194,11 +195,6 @@ class Wanted:
     def texts(self) -> list[str]:
         """Columns that are read as they are written: labels, categories, and columns to keep that are no features."""
         return [*([] if self.target is None else [self.target]), *self.as_text, *self.only_kept]
-
-    @property
-    def options(self) -> TextOptions:
-        """How a file of text is written, as far as it is given."""
-        return TextOptions() if self.text is None else self.text
 
 
 class FileRows(NamedTuple):
@@ -227,7 +223,7 @@ def format_of(path: Path, given: str | None = None) -> str:
     )
 
 
-def header_of(path: Path, kind: str, text: TextOptions | None = None) -> list[str]:
+def header_of(path: Path, kind: str, text: TextOptions = GUESS) -> list[str]:
     """Names of the columns of a file."""
     if kind not in TYPED:
         return list(TextFile.open(path, kind, text).names)
@@ -247,12 +243,11 @@ def read_frames(
     """
     if path.is_dir():
         raise ValueError(f"{str(path)!r} is a folder; give a file in it.")
-    options = wanted.options
     if kind in TYPED:
-        for frame, kept in _read_typed_chunks(path, kind, header_of(path, kind), rows, wanted.keep, options.na):
-            yield FileRows(clean_frame(frame, options, wanted.texts), kept=kept)
+        for frame, kept in _read_typed_chunks(path, kind, header_of(path, kind), rows, wanted.keep, wanted.text.na):
+            yield FileRows(clean_frame(frame, wanted.text, wanted.texts), kept=kept)
         return
-    file = TextFile.open(path, kind, options)
+    file = TextFile.open(path, kind, wanted.text)
     batches = file.batches(bad_lines=bad_lines)
     schema = arrow.schema([(name, arrow.string()) for name in file.names])
     for table in [arrow.Table.from_batches(batches, schema)] if rows is None else join_batches(batches, rows):
@@ -261,7 +256,7 @@ def read_frames(
 
 def _type_table(table: Any, form: TextForm, wanted: Wanted) -> FileRows:
     """Columns of text as what they mean; those to keep as they are written, where only an empty field is a gap."""
-    marks, as_text = marks_for(form, wanted.options.na), wanted.texts
+    marks, as_text = marks_for(form, wanted.text.na), wanted.texts
     columns, kept = {}, {}
     written = table.columns[::-1]
     for name in table.column_names:

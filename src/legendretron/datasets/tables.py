@@ -22,7 +22,7 @@ from legendretron._internal.numbers import marks_of
 from legendretron._internal.parameters import spell
 from legendretron.datasets.table_files import SUFFIXES, FileRows, Wanted, format_of, read_frames
 from legendretron.datasets.text_file import lines_of_rows, place_of_row
-from legendretron.datasets.text_form import TextForm, TextOptions, numbers_and_words, type_columns
+from legendretron.datasets.text_form import GUESS, TextForm, TextOptions, numbers_and_words, type_columns
 
 #: What to do with rows in which features are missing: leave that to others, leave out the rows, or raise an error.
 MISSING = ("impute", "drop-rows", "error")
@@ -138,8 +138,8 @@ def read_table(
     """
     return as_numbers(
         read_columns(
-            path, target, features=features, drop=drop, format=format, n_features=n_features, text=text,
-            missing_labels=missing_labels,
+            path, target, features=features, drop=drop, format=format, n_features=n_features,
+            text=text or GUESS, missing_labels=missing_labels,
         )
     )  # fmt: skip
 
@@ -288,9 +288,8 @@ def type_labels(labels: Any, name: str) -> np.ndarray:
 
     ``name`` says in messages where they stand.
     """
-    if isinstance(labels, list) and labels and all(isinstance(label, str) for label in labels):
-        labels = _parse_labels(labels)
-    return _labels(labels, name)
+    is_text = isinstance(labels, list) and labels and all(isinstance(label, str) for label in labels)
+    return _labels(_parse_labels(labels) if is_text else labels, name)
 
 
 def has_only_numbers(table: Table, *, gaps: bool = False) -> bool:
@@ -323,10 +322,8 @@ def check_no_names(
     path: Path, features: Sequence[str] | None, drop: Sequence[str] | None, keep: Sequence[str] = ()
 ) -> None:
     """Raise a ``ValueError`` if columns of LIBSVM text are named."""
-    if keep:
-        raise ValueError(f"{str(path)!r} is LIBSVM text, which has no columns to keep: {quoted(keep)}.")
-    if features is not None or drop:
-        raise ValueError(f"{str(path)!r} is LIBSVM text, whose features have no names to choose or drop by.")
+    if keep or features is not None or drop:
+        raise ValueError(f"{str(path)!r} is LIBSVM text, whose features have no names to choose, drop or keep by.")
 
 
 def choose_columns(

@@ -17,7 +17,7 @@ from legendretron._internal.columns import check_names
 from legendretron._internal.extras import arrow, import_extra
 from legendretron._internal.parameters import spell
 from legendretron.datasets.compressed import open_compressed
-from legendretron.datasets.text_form import TextForm, TextOptions, find_decimal, find_form
+from legendretron.datasets.text_form import GUESS, TextForm, TextOptions, find_decimal, find_form
 
 _SAMPLE = 2**16  # bytes that show how a file is written
 _BLOCK = 2**20  # bytes that are parsed at once; so many fit into the caches of processors
@@ -88,7 +88,7 @@ class TextFile:
     guessed: bool = False  #: whether the encoding was not given
 
     @classmethod
-    def open(cls, path: Path, kind: str, given: TextOptions | None = None) -> Self:
+    def open(cls, path: Path, kind: str, given: TextOptions = GUESS) -> Self:
         """Look at the beginning of a file: how it is written, and its first line."""
         with open_compressed(path) as file:
             start = file.read(_SAMPLE)
@@ -96,7 +96,6 @@ class TextFile:
                 start += more  # names of very many columns
         if not start.strip():
             raise ValueError(f"{str(path)!r} is empty.")
-        given = given or TextOptions()
         find_decimal(given)  # raises for options that are wrong
         encoding = given.encoding or _find_encoding(path, start)
         if b"\0" in start and not encoding.lower().replace("_", "-").startswith(("utf-16", "utf-32")):

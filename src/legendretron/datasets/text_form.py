@@ -30,6 +30,9 @@ class TextOptions(NamedTuple):
     thousands: str | None = None  #: what separates thousands: ``"."``, ``","``, ``"'"`` or a space; None: nothing
 
 
+GUESS = TextOptions()
+
+
 class TextForm(NamedTuple):
     """Encoding, separator, decimal mark, and what separates thousands, of a text file."""
 
@@ -52,12 +55,7 @@ def find_form(lines: list[str], kind: str, encoding: str, given: TextOptions) ->
 
 
 def find_decimal(given: TextOptions) -> str | None:
-    """Return the decimal mark, if it is given, or told by the mark between thousands."""
-    _check(given)
-    return given.decimal or {".": ",", ",": "."}.get(given.thousands or "")
-
-
-def _check(given: TextOptions) -> None:
+    """Return the decimal mark, if it is given, or told by the mark between thousands, after a check of all options."""
     if given.sep is not None and (len(given.sep) != 1 or given.sep in '"\n\r'):
         raise ParameterError("sep", f"must be one character, such as ';', got {given.sep!r}.")
     if given.decimal is not None and given.decimal not in (".", ","):
@@ -75,6 +73,7 @@ def _check(given: TextOptions) -> None:
             raise ParameterError(
                 "encoding", f"must be one that Python knows, such as latin1, got {given.encoding!r}."
             ) from error
+    return given.decimal or {".": ",", ",": "."}.get(given.thousands or "")
 
 
 def _separator(lines: list[str]) -> str:
@@ -123,22 +122,22 @@ def type_text(
     """Return a column of a text file as an array: numbers, or true and false, if all texts are, else text."""
     plain = not as_text and form.decimal == "." and form.thousands is None
     if plain and (numbers := _cast(texts)) is not None and not (codes and _hold_codes(texts)):
-        return _without(numbers, missing)
+        return without_marks(numbers, missing)
     clean = clean_texts(texts, missing)
     if not as_text and not (codes and _hold_codes(clean)):
         if clean.null_count == len(clean):
             return np.full(len(clean), np.nan)
         if plain and (numbers := _cast(clean)) is not None:
-            return _without(numbers, missing)
+            return without_marks(numbers, missing)
         different = compute.unique(clean).drop_null().to_pylist()
         if all(text.lower() in ("true", "false") for text in different):
             return compute.equal(compute.utf8_lower(clean), "true").to_pandas().array
         if not plain and not np.isnan(written_numbers(different, form.decimal, form.thousands)).any():
-            return _without(numbers_in(clean.to_pandas(), form).to_numpy(), missing)
+            return without_marks(numbers_in(clean.to_pandas(), form).to_numpy(), missing)
     return clean.to_pandas().array
 
 
-def _without(numbers: np.ndarray, missing: Collection[str]) -> np.ndarray:
+def without_marks(numbers: np.ndarray, missing: Collection[str]) -> np.ndarray:
     """Numbers with gaps for those that stand for a missing value, such as -999."""
     marks = written_numbers([mark for mark in missing if mark not in MISSING_MARKS])
     marked = np.isin(numbers, marks[np.isfinite(marks)]) if len(marks) else marks

@@ -175,7 +175,8 @@ class FittedColumn:
         if values.kind == ("date" if self.is_date else self.kind) or values.gaps.all():
             return values.numbers if values.texts is None else np.full(len(values.texts.codes), np.nan)
         if values.texts is None:
-            if self.is_date or values.kind == "date" or not self._is_truth(values.numbers):
+            fits = self.kind == "number" or np.isin(values.numbers[~values.gaps], (0.0, 1.0)).all()
+            if self.is_date or values.kind == "date" or not fits:
                 numbers = "numbers other than 0 and 1" if self.kind == "boolean" else "numbers"
                 raise self._make_error({"date": "dates", "number": numbers, "boolean": "true and false"}[values.kind])
             return values.numbers
@@ -189,10 +190,6 @@ class FittedColumn:
         if not np.isfinite(found).all():
             raise self._make_error(repr(different[int(np.isfinite(found).argmin())]), is_text=True)
         return np.append(found, np.nan)[values.texts.codes]
-
-    def _is_truth(self, numbers: np.ndarray) -> bool:
-        """Whether numbers can be taken for truth values, if those are needed."""
-        return self.kind == "number" or bool(np.isin(numbers[~np.isnan(numbers)], (0.0, 1.0)).all())
 
     def _make_error(self, what: str, is_text: bool = False) -> ValueError:
         known = "dates" if self.is_date else {"number": "numbers", "boolean": "true and false"}[self.kind]

@@ -37,7 +37,7 @@ def as_frame(X: Any, fitted: Any = None, optional: Collection[str] = ()) -> tupl
     elif not hasattr(X, "iloc") and hasattr(X, "to_pandas"):  # polars
         X = X.to_pandas()
     if not isinstance(X, pandas.DataFrame):
-        return _of_array(pandas, X, fitted), None
+        return _of_array(X, fitted), None
     names = [str(name) for name in X.columns]
     twice = [name for place, name in enumerate(names) if name in names[:place]]
     if twice:
@@ -69,7 +69,7 @@ def columns_of(frame: Any) -> Iterator[tuple[str, Any]]:
         yield str(name), frame.iloc[:, place]
 
 
-def _of_array(pandas: Any, X: Any, fitted: Any) -> Any:
+def _of_array(X: Any, fitted: Any) -> Any:
     if scipy.sparse.issparse(X):
         raise TypeError("Sparse data was passed, but dense data is required: a table with gaps or text is not sparse.")
     array = check_array(X, dtype=None, ensure_all_finite=False)
@@ -177,10 +177,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """
         fresh = type(self)(**self.get_params(deep=False)).partial_fit(X)
         fresh.columns_  # noqa: B018 - raises if a column cannot be encoded, and then nothing has changed
-        for name in ("n_features_in_", "feature_names_in_", "_statistics", "_columns", "_single"):
-            self.__dict__.pop(name, None)
-            if name in fresh.__dict__:
-                self.__dict__[name] = fresh.__dict__[name]
+        self.__dict__.pop("feature_names_in_", None)
+        self.__dict__.update(fresh.__dict__)
         for note in self.notes_:
             warnings.warn(note, stacklevel=2)
         return self
@@ -204,14 +202,18 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if not first and not hasattr(self, "_statistics"):
             raise ValueError("an encoder that was loaded from a file cannot be fitted further; fit a new one.")
         frame, names = as_frame(X, None if first else self)
-        values = [self._read(name, column) for name, column in columns_of(frame)]
+        as_text = set(self.categorical)
+        values = [
+            Values("text", np.empty(0), texts_of(name, column)) if name in as_text else read_values(name, column)
+            for name, column in columns_of(frame)
+        ]
         if first:
             own = [name for name, _ in columns_of(frame)]
             if unknown := [name for name in self.categorical if name not in own]:
                 raise ValueError(
                     f"categorical names {unknown[0]!r}, but there is no such column; there are {own[:20]}."
                 )
-            statistics = [ColumnStatistics(name, name in list(self.categorical)) for name in own]
+            statistics = [ColumnStatistics(name, name in as_text) for name in own]
         else:
             statistics = self._statistics
         for of_column, read in zip(statistics, values, strict=True):
@@ -224,11 +226,6 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 self.feature_names_in_ = names
         self._statistics, self._columns = statistics, None
         return self
-
-    def _read(self, name: str, column: Any) -> Values:
-        if name in list(self.categorical):
-            return Values("text", np.empty(0), texts_of(name, column))
-        return read_values(name, column)
 
     @property
     def columns_(self) -> tuple[FittedColumn, ...]:

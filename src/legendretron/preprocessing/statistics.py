@@ -223,7 +223,13 @@ class ColumnStatistics:
                 f"column {self.name!r} holds numbers with a sign, such as {signs[0]!r}; remove the sign, or {names}."
             )
         if not words and marks is not None:
-            raise ValueError(f"column {self.name!r} holds {self._written(texts, marks)}, or {names}.")
+            either = ""
+            if marks == Marks(",") and np.isfinite(Marks(".", ",").numbers(texts)).all():  # 1,234
+                either = f", or with {spell('thousands', ',')} if commas separate thousands"
+            raise ValueError(
+                f"column {self.name!r} holds numbers written as {max(texts, key=len)!r}; read the file with "
+                f"{marks.in_words}{either}, or {names}."
+            )
         if not words:
             raise ValueError(
                 f"column {self.name!r} holds numbers as text, such as {texts[0]!r}; convert it to numbers, or {names}."
@@ -236,14 +242,3 @@ class ColumnStatistics:
                 f"file with {spell('na_values', words[0])}{too}; if the numbers are names, give "
                 f"{spell('categorical', self.name)}."
             )
-
-    @staticmethod
-    def _written(texts: list[str], marks: Marks) -> str:
-        """How numbers are written, and how to read them."""
-        if marks != Marks(","):
-            return f"numbers written as {max(texts, key=len)!r}; read the file with {marks.in_words}"
-        example = next(text for text in texts if "," in text)
-        either = ""
-        if np.isfinite(Marks(".", ",").numbers(texts)).all():  # 1,234
-            either = f", or with {spell('thousands', ',')} if commas separate thousands"
-        return f"numbers with a decimal comma, such as {example!r}; read the file with {spell('decimal', ',')}{either}"

@@ -124,11 +124,6 @@ _BUFFER = 2**16
 _COLUMNS_AT_ONCE = 128
 
 
-def is_arrow_dataset(data: Any) -> bool:
-    """Whether it is a ``pyarrow.dataset.Dataset``; pyarrow is not imported for it."""
-    return any(kind.__module__.startswith("pyarrow") and kind.__name__ == "Dataset" for kind in type(data).__mro__)
-
-
 @dataclass(frozen=True)
 class _Block:
     """A row group of a Parquet file, or a whole file of another format."""
@@ -376,7 +371,8 @@ def as_source(
     if isinstance(data, tuple) and len(data) in (2, 3) and all(hasattr(part, "shape") for part in data):
         _no_columns(columns, "arrays")
         return ArraySource(*data)
-    if is_arrow_dataset(data):
+    # by name, since pyarrow may not be there
+    if any(kind.__module__.startswith("pyarrow") and kind.__name__ == "Dataset" for kind in type(data).__mro__):
         return ArrowSource(
             data, RecordReader(target, None if features is None else tuple(features), weight, tuple(drop))
         )

@@ -215,19 +215,15 @@ def _plain_labels(batch: Batch) -> np.ndarray:
     """Labels as they are, after a check that they can be classes."""
     assert batch.y is not None
     y = batch.y
-    if y.dtype.kind not in "iubfUO":
-        raise ValueError(
-            f"{batch.origin or 'y'} has labels of type {y.dtype}; labels are integers, booleans or strings."
-        )
     if y.dtype.kind == "f" and (fractions := y[y != np.floor(y)]).size:
         raise ValueError(
             f"{batch.origin or 'y'} holds the label {fractions[0]}, which is not a whole number; this is classification: "
             "classes are whole numbers or text."
         )
-    if y.dtype.kind == "O" and not all(isinstance(label, str) for label in y):
-        strange = next(label for label in y if not isinstance(label, str))
+    strange = [label for label in y if not isinstance(label, str)] if y.dtype.kind == "O" else y
+    if y.dtype.kind not in "iubfU" and len(strange):
         raise ValueError(
-            f"{batch.origin or 'y'} holds the label {strange!r}, a {type(strange).__name__}; labels are integers, booleans "
-            "or strings."
+            f"{batch.origin or 'y'} holds the label {strange[0]!r}, a {type(strange[0]).__name__}; labels are integers, "
+            "booleans or strings."
         )
     return y
