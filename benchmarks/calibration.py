@@ -44,7 +44,7 @@ from legendretron.experiments import Record, Resources, Run
 from legendretron.experiments.experiment import MissingDataError, OnDownload
 from legendretron.experiments.recipes import make_recipe
 from legendretron.experiments.rendering import markdown_table, panels_for, save_picture
-from legendretron.experiments.results import Mean, Results
+from legendretron.experiments.results import Results
 from legendretron.paper.data import find_data, load_prepared
 from study import NOT_RUN
 
@@ -191,10 +191,6 @@ def _means(results: Results, cells: Sequence[Cell], models: Sequence[str], name:
     return pd.DataFrame(values, [f"{case}, {size:,}" for case, size in cells], models)
 
 
-def _sign(name: str) -> int:
-    return 1 if name == "accuracy" else -1
-
-
 def _format_table(head: str, values: pd.DataFrame, digits: int, best: pd.DataFrame) -> str:
     """A table of numbers, the best of them in bold."""
     texts = values.map(lambda value: NOT_RUN if np.isnan(value) else f"{value:.{digits}f}")
@@ -208,39 +204,31 @@ def _rank_table(results: Results, cells: Sequence[Cell], models: Sequence[str]) 
     """Mean ranks over the cells that have a model; equal means share a rank."""
     columns = {}
     for name, (title, *_) in MEASURES.items():
-        ranks = _means(results, cells, models, name).rank(axis=1, ascending=_sign(name) < 0)
+        ranks = _means(results, cells, models, name).rank(axis=1, ascending=study.sign(name) < 0)
         columns[title] = ranks.mean().map(lambda rank: float(f"{rank:.2f}"))
     ranks = pd.DataFrame(columns)
     return _format_table("calibrator", ranks, 2, ranks == ranks.min())
 
 
-def _verdict(results: Results, cell: Cell, other: str, name: str) -> tuple[Mean, str] | None:
-    """Mean difference of ours to another, and better, worse or = by a paired t-test; None without one."""
-    found = study.against(results, cell, OURS, other, name)
-    return (found.difference, found.verdict(_sign(name), level=LEVEL)) if found and found.mean.n > 1 else None
-
-
 def _counts(results: Results, cells: Sequence[Cell], models: Sequence[str]) -> str:
-    lines = []
-    for other in models:
-        if other == OURS:
-            continue
-        line = [other]
-        for name in MEASURES:
-            found = [v[1] for cell in cells if (v := _verdict(results, cell, other, name))]
-            line.append(f"{found.count('better')} / {found.count('worse')} of {len(found)}")
-        lines.append(line)
+    lines = [
+        [other, *(study.counts(results, cells, OURS, other, name, LEVEL) for name in MEASURES)]
+        for other in models
+        if other != OURS
+    ]
     return markdown_table(["against", *(title for title, *_ in MEASURES.values())], lines)
 
 
 def _worst(results: Results, cells: Sequence[Cell], other: str) -> str:
     """Cases in which ours is worse than another in log-loss, clearly or not."""
-    found = [(cell, v) for cell in cells if (v := _verdict(results, cell, other, "log_loss")) and v[0].value > 0]
+    compared = {cell: study.against(results, cell, OURS, other, "log_loss") for cell in cells}
+    found = {cell: one for cell, one in compared.items() if one and one.mean.n > 1 and one.difference.value > 0}
     if not found:
         return f"In no case is the mean log-loss above that of {other}."
     words = "; ".join(
-        f"{case}, {size:,} rows: +{gap.value:.4f} ± {gap.error:.4f}{' (clear)' if word != '=' else ''}"
-        for (case, size), (gap, word) in sorted(found, key=lambda item: -item[1][0].value)
+        f"{case}, {size:,} rows: +{one.difference.value:.4f} ± {one.difference.error:.4f}"
+        + (" (clear)" if one.verdict(-1, level=LEVEL) != "=" else "")
+        for (case, size), one in sorted(found.items(), key=lambda item: -item[1].difference.value)
     )
     return f"Mean log-loss above that of {other} in {len(found)} of {len(cells)} cases: {words}."
 
@@ -360,10 +348,6 @@ def pictures(results: Results, folder: Path) -> list[Path]:
     return [_picture(results, cells, folder / "calibration.png")]
 
 
-def rows(results: Results) -> list[dict[str, Any]]:
-    return study.numbers(results, MEASURES, {})
-
-
 SPLITS = 5
 VENN_ABERS = "Venn-Abers"
 VECTOR, DIRICHLET = "vector scaling", "Dirichlet, ODIR"
@@ -425,11 +409,9 @@ _PACKAGES |= {name: "scikit-learn" for name in MODELS if name.startswith("scikit
 
 
 def settings(model: str, dataset: str) -> dict[str, Any]:
-    shared = {"calibrator": model, "splits": "drawn by seed; up to 5,000 rows to test", "least": LEAST}
-    if model in (OURS, PRESERVED):
-        own = LegendreCalibrator(order="preserved" if model == PRESERVED else "any")
-        return {**shared, **make_recipe(own)}
-    return shared
+    orders = {OURS: "any", PRESERVED: "preserved"}
+    own = make_recipe(LegendreCalibrator(order=orders[model])) if model in orders else {}
+    return {"calibrator": model, "splits": "drawn by seed; up to 5,000 rows to test", "least": LEAST, **own}
 
 
 def left_out(run: Run) -> bool:
@@ -485,7 +467,7 @@ EXPERIMENT = study.declare(
     "Calibration of fitted classifiers",
     measure,
     sections,
-    rows,
+    lambda results: study.numbers(results, MEASURES, {}),
     load=load,
     pictures=pictures,
     datasets=(*REAL, *RIGHT),

@@ -73,7 +73,7 @@ def measure(run: Run, X: np.ndarray, y: np.ndarray) -> dict[str, Any]:
 def _counts(results: Results, tables: list[str], name: str) -> str:
     words = [study.verdict(results, (table,), SOFT, MAJORITY, name) for table in tables]
     better = sum(
-        MEASURES[name].sign * (a.value - b.value) > 0
+        study.sign(name) * (a.value - b.value) > 0
         for table in tables
         if (a := results.mean((table, SOFT), name)) and (b := results.mean((table, MAJORITY), name))
     )
@@ -110,16 +110,12 @@ def sections(records: list[Record], results: Results) -> list[str]:
     return parts
 
 
-def rows(results: Results) -> list[dict[str, Any]]:
-    return study.numbers(results, SCORES, {MAJORITY: ""})
-
-
 EXPERIMENT = study.declare(
     "crowd_labels",
     "Votes of several annotators",
     measure,
     sections,
-    rows,
+    lambda results: study.numbers(results, SCORES, {MAJORITY: ""}),
     load=other_tables.load,
     datasets=TABLES,
     models=tuple(LABELS),

@@ -11,14 +11,12 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from typing import Any
 from unittest.mock import patch
 
 import numpy as np
-from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import HistGradientBoostingClassifier
@@ -26,7 +24,6 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import train_test_split
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 import study
 from legendretron import LegendreTronClassifier
@@ -59,14 +56,13 @@ SCORES = ("accuracy", "log_loss", "brier", "calibration_error")
 class WithTemperature(ClassifierMixin, BaseEstimator):
     """The baseline fitted to four fifths of the rows, and a temperature fitted to the others."""
 
-    def __init__(self, seed: int, sparse: bool) -> None:
+    def __init__(self, seed: int) -> None:
         self.seed = seed
-        self.sparse = sparse
 
     def fit(self, X: Any, y: np.ndarray) -> WithTemperature:
         parts = train_test_split(X, y, test_size=CALIBRATION_SHARE, random_state=self.seed, stratify=y)
         X_fit, X_held, y_fit, y_held = parts
-        fitted = FrozenEstimator(study.logistic(self.sparse).fit(X_fit, y_fit))
+        fitted = FrozenEstimator(study.logistic().fit(X_fit, y_fit))
         rows = np.arange(len(y_held))
         # one part with all rows: nothing is fitted but the temperature, and a rare class may have fewer rows than folds
         self.model_ = CalibratedClassifierCV(fitted, method="temperature", cv=[(rows, rows)]).fit(X_held, y_held)
@@ -77,63 +73,50 @@ class WithTemperature(ClassifierMixin, BaseEstimator):
         return self.model_.predict_proba(X)
 
 
-@dataclass(frozen=True)
-class Model:
-    """How a model is built from a seed and whether features are sparse, and the settings that identify its runs."""
-
-    make: Callable[[int, bool], Any]
-    settings: dict[str, Any]
-    sparse: bool = True  #: whether it is run on sparse features
-    constants: Mapping[str, float] = field(default_factory=dict)  #: of the library, with other values
+#: How a model is built from a seed, and the settings that identify its runs.
+Model = tuple[Callable[[int], Any], dict[str, Any]]
 
 
-def _ours(parameters: dict[str, Any], constants: dict[str, float], sparse: bool = True) -> Model:
-    def make(seed: int, _: bool) -> LegendreTronClassifier:
-        return LegendreTronClassifier(**parameters, random_state=seed)
-
+def _ours(parameters: dict[str, Any], constants: dict[str, float]) -> Model:
     settings = make_recipe(LegendreTronClassifier(**parameters)) | ({"constants": constants} if constants else {})
-    return Model(make, settings, sparse, constants)
+    return lambda seed: LegendreTronClassifier(**parameters, random_state=seed), settings
 
 
 _BASE = {"estimator": "LogisticRegressionCV", **study.LOGISTIC}
-MAIN = {
-    BASELINE: Model(lambda seed, sparse: study.logistic(sparse), _BASE),
+BOOSTING = "HistGradientBoosting"
+MAIN: dict[str, Model] = {
+    BASELINE: (study.logistic, _BASE),
     OURS: _ours({}, {}),
-    "LogisticRegressionCV + temperature": Model(WithTemperature, {**_BASE, "temperature_share": CALIBRATION_SHARE}),
-    "MLPClassifier": Model(
-        lambda seed, sparse: make_pipeline(
-            StandardScaler(with_mean=not sparse), MLPClassifier(early_stopping=True, random_state=seed)
-        ),
+    "LogisticRegressionCV + temperature": (WithTemperature, {**_BASE, "temperature_share": CALIBRATION_SHARE}),
+    "MLPClassifier": (
+        lambda seed: make_pipeline(study.Scaler(), MLPClassifier(early_stopping=True, random_state=seed)),
         {"estimator": "MLPClassifier", "early_stopping": True},
     ),
-    "HistGradientBoosting": Model(
-        lambda seed, _: HistGradientBoostingClassifier(random_state=seed),
+    BOOSTING: (
+        lambda seed: HistGradientBoostingClassifier(random_state=seed),
         {"estimator": "HistGradientBoostingClassifier"},
-        sparse=False,
     ),
 }
-MODELS = {**MAIN, **{name: _ours(*variant, sparse=False) for name, variant in ABLATION.items()}}
+MODELS = {**MAIN, **{name: _ours(*variant) for name, variant in ABLATION.items()}}
 
 
 def settings(model: str, dataset: str) -> dict[str, Any]:
-    return {**MODELS[model].settings, **SHARED}
+    return {**MODELS[model][1], **SHARED}
 
 
 def left_out(run: Run) -> bool:
-    most = ABLATION_SEEDS if run.model in ABLATION else splits_of(run.dataset)
-    return run.seed >= most or (study.is_sparse(run.dataset) and not MODELS[run.model].sparse)
-
-
-def splits_of(dataset: str) -> int:
-    return FEWER_SEEDS.get(dataset, SEEDS)
+    """Whether there are fewer seeds; boosting and the ablation are not run on sparse features."""
+    most = ABLATION_SEEDS if run.model in ABLATION else FEWER_SEEDS.get(run.dataset, SEEDS)
+    return run.seed >= most or (study.is_sparse(run.dataset) and run.model in (BOOSTING, *ABLATION))
 
 
 def measure(run: Run, X: Any, y: np.ndarray) -> dict[str, Any]:
     """Fit the model of a run to four fifths of the rows, and test it on the others."""
     train, test = train_test_split(np.arange(len(y)), test_size=0.2, random_state=run.seed, stratify=y)
-    estimator = MODELS[run.model].make(run.seed, issparse(X))
+    estimator = MODELS[run.model][0](run.seed)
+    _, constants = ABLATION.get(run.model, ({}, {}))
     with ExitStack() as changed:
-        for name, value in MODELS[run.model].constants.items():
+        for name, value in constants.items():
             changed.enter_context(patch(name, value))
         found = study.fit_and_score(estimator, X[train], y[train], X[test], y[test])
     return found | (chosen_strengths(estimator) if isinstance(estimator, LegendreTronClassifier) else {})
@@ -171,7 +154,7 @@ def promises(results: Results, datasets: Sequence[str]) -> list[str]:
     excess = {dataset: one.difference.value / one.other.value for dataset, one in losses.items()}
     better = [dataset for dataset in losses if words[dataset, "log_loss"] == "better"]
     times = {dataset: ratio for dataset in datasets if (ratio := study.time_ratio(results, (dataset,))) is not None}
-    mean = study.geometric_mean(times.values())
+    mean = statistics.geometric_mean(times.values()) if times else math.nan
 
     def figures(cell: tuple[str, str]) -> str:
         one, what = found[cell], MEASURES[cell[1]].title
@@ -260,11 +243,8 @@ def sections(records: list[Record], results: Results) -> list[str]:
     ]
 
 
-TIMES = ("fit_seconds", "fit_cpu_seconds", "predict_seconds")
-
-
 def rows(results: Results) -> list[dict[str, Any]]:
-    return study.numbers(results, SCORES, {BASELINE: ""}, TIMES, lambda cell, own: chosen(own))
+    return study.numbers(results, SCORES, {BASELINE: ""}, study.TIMES, lambda cell, own: chosen(own))
 
 
 _INTRODUCTION = (

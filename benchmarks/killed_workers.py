@@ -8,6 +8,7 @@ moment after a new checkpoint: processes of `torchrun --max-restarts`, and worke
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
@@ -60,11 +61,11 @@ def processes(mark: str, title: str) -> list[int]:
 
 
 class Killer(threading.Thread):
-    """Kills a worker some times, each time at a random moment after a new checkpoint."""
+    """Kills a worker some times, each time at a random moment after a new checkpoint: a file of this pattern."""
 
-    def __init__(self, kills: int, workers: Callable[[], list[int]], newest: Callable[[], Any], seed: int) -> None:
+    def __init__(self, kills: int, workers: Callable[[], list[int]], folder: Path, pattern: str, seed: int) -> None:
         super().__init__(daemon=True)
-        self.kills, self.workers, self.newest = kills, workers, newest
+        self.kills, self.workers, self.folder, self.pattern = kills, workers, folder, pattern
         self.random = random.Random(seed)
         self.killed: list[float] = []
         self.ended = threading.Event()
@@ -85,18 +86,16 @@ class Killer(threading.Thread):
                 while set(alive) & set(self.workers()) and not self.ended.is_set():
                     time.sleep(0.05)  # until all of them have been ended, and are started again
 
-
-def _newest(folder: Path, pattern: str) -> Callable[[], Any]:
-    def newest() -> Any:
+    def newest(self) -> Any:
         found = []
-        for path in folder.glob(pattern):
-            try:
+        for path in self.folder.glob(self.pattern):
+            with contextlib.suppress(OSError):  # it has just been removed
                 found.append((path.stat().st_mtime_ns, str(path)))
-            except OSError:
-                continue
         return max(found, default=None)
 
-    return newest
+    def end(self) -> dict[str, Any]:
+        self.ended.set()
+        return {"killed_at_seconds": self.killed, "seconds": round(time.monotonic() - self.began, 1)}
 
 
 def by_torchrun(table: Path, folder: Path, kills: int, epochs: int, seed: int) -> tuple[np.ndarray, dict[str, Any]]:
@@ -118,15 +117,14 @@ def by_torchrun(table: Path, folder: Path, kills: int, epochs: int, seed: int) -
     environment = {**os.environ, MARK: mark, "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
     killer = Killer(
-        kills, lambda: [p for p in processes(mark, "legendretron") if p != process.pid], _newest(folder, "state"), seed
+        kills, lambda: [p for p in processes(mark, "legendretron") if p != process.pid], folder, "state", seed
     )
     killer.start()
     _, errors = process.communicate()
-    killer.ended.set()
+    times = killer.end()
     if process.returncode:
         raise SystemExit(f"training failed: {errors[-3000:]}")
-    seconds = round(time.monotonic() - killer.began, 1)
-    return LegendreTronClassifier.load(out).coef_, {"killed_at_seconds": killer.killed, "seconds": seconds}
+    return LegendreTronClassifier.load(out).coef_, times
 
 
 def by_ray(table: Path, folder: Path, kills: int, epochs: int, seed: int) -> tuple[np.ndarray, dict[str, Any]]:
@@ -142,16 +140,14 @@ def by_ray(table: Path, folder: Path, kills: int, epochs: int, seed: int) -> tup
     folder.mkdir()
     mark = f"ray-{os.getpid()}-{kills}"
     os.environ[MARK] = mark
-    killer = Killer(kills, lambda: processes(mark, "RayTrainWorker"), _newest(folder, "run/checkpoint_*"), seed)
+    killer = Killer(kills, lambda: processes(mark, "RayTrainWorker"), folder, "run/checkpoint_*", seed)
     killer.start()
     classifier = LegendreTronClassifier(**SETTINGS, max_epochs=epochs)
     fit_ray(
         classifier, str(table), target="label", num_workers=2, storage_path=folder, name="run", max_failures=kills,
         checkpoint_steps=200,
     )  # fmt: skip
-    killer.ended.set()
-    seconds = round(time.monotonic() - killer.began, 1)
-    return classifier.coef_, {"killed_at_seconds": killer.killed, "seconds": seconds}
+    return classifier.coef_, killer.end()
 
 
 def compare(

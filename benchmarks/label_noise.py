@@ -16,8 +16,7 @@ import statistics
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,14 +29,13 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
 from sklearn.metrics import average_precision_score
 from sklearn.model_selection import StratifiedKFold, train_test_split
-from sklearn.preprocessing import StandardScaler
 
 import study
 from legendretron import LegendreTronClassifier, MultinomialLogisticClassifier
 from legendretron.datasets import flip_labels, pair_transition, symmetric_transition
-from legendretron.experiments import Experiment, Record, Run
+from legendretron.experiments import Record, Run
 from legendretron.experiments.recipes import chosen_strengths, make_recipe
-from legendretron.experiments.rendering import as_text, draw_curves, mark, markdown_table
+from legendretron.experiments.rendering import Curves, as_text, draw_curves, mark, markdown_table
 from legendretron.experiments.results import Mean, Results
 from legendretron.paper.libsvm import published_accuracies
 from study import BASELINE, LEVEL, LOGISTIC, MEASURES, NOT_RUN, OURS
@@ -84,8 +82,7 @@ class GeneralisedCrossEntropy(ClassifierMixin, BaseEstimator):
 
     def fit(self, X: Any, y: np.ndarray) -> GeneralisedCrossEntropy:
         self.classes_, encoded = np.unique(y, return_inverse=True)
-        # sparse features are not centered, which would make them dense
-        self.scaler_ = StandardScaler(with_mean=not issparse(X))
+        self.scaler_ = study.Scaler()
         X = self.scaler_.fit_transform(X)
         right = np.zeros(len(self.strengths))
         for train, held in StratifiedKFold(5, shuffle=True, random_state=self.seed).split(X, encoded):
@@ -112,15 +109,11 @@ def _logits(X: Any, W: np.ndarray) -> np.ndarray:
     return X @ W[:-1] + W[-1]
 
 
-#: More iterations than scikit-learn's 100, so that cleanlab's fits are not cut short.
-_CLEANLAB_MAX_ITER = 1000
-
-
 class WithCleanlab(ClassifierMixin, BaseEstimator):
     """``CleanLearning(LogisticRegression(C))`` on standardized features; ``tuning`` has what chooses ``C``, if anything does.
 
-    ``quality_`` and ``issues_`` tell of the training rows, by predictions out of five folds: cleanlab's score of each label,
-    and whether it counts the label as wrong.
+    ``label_quality`` and ``issues_`` tell of the training rows, by predictions out of five folds: cleanlab's score of each
+    label, and whether it counts the label as wrong.
     """
 
     def __init__(self, seed: int = 0, tuning: dict[str, Any] | None = None) -> None:
@@ -130,19 +123,20 @@ class WithCleanlab(ClassifierMixin, BaseEstimator):
     def fit(self, X: Any, y: np.ndarray) -> WithCleanlab:
         from cleanlab.classification import CleanLearning  # the extra "experiments"
 
-        self.scaler_ = StandardScaler(with_mean=not issparse(X))
+        self.scaler_ = study.Scaler()
         X = self.scaler_.fit_transform(X)
         self.C_ = 1.0  # scikit-learn's default
         if self.tuning is not None:
             self.C_ = float(np.ravel(LogisticRegressionCV(**self.tuning).fit(X, y).C_)[0])
-        self.model_ = CleanLearning(LogisticRegression(C=self.C_, max_iter=_CLEANLAB_MAX_ITER), seed=self.seed)
-        self.model_.fit(X, y)
-        issues = self.model_.get_label_issues()
-        self.quality_ = np.asarray(issues["label_quality"], dtype=float)
-        self.issues_ = np.asarray(issues["is_label_issue"], dtype=bool)
+        # more iterations than scikit-learn's 100, so that cleanlab's fits are not cut short
+        self.model_ = CleanLearning(LogisticRegression(C=self.C_, max_iter=1000), seed=self.seed).fit(X, y)
+        self.issues_ = np.asarray(self.model_.get_label_issues()["is_label_issue"], dtype=bool)
         self.classes_ = self.model_.clf.classes_
         self.version_ = version("cleanlab")
         return self
+
+    def label_quality(self, X: Any, y: np.ndarray, cv: int) -> Any:
+        return self.model_.get_label_issues()["label_quality"]
 
     def predict_proba(self, X: Any) -> np.ndarray:
         return self.model_.predict_proba(self.scaler_.transform(X))
@@ -199,21 +193,10 @@ class Rate(NamedTuple):
         own = [record for record in records if record.get("rate") is not None]
         if not own:
             return None
-        true, rate, low, high, drawn = (
-            np.array([record[name] for record in own])
-            for name in ("wrong_share", "rate", "rate_low", "rate_high", "noise")
-        )
-        covered = int(((low - 1e-9 <= drawn) & (drawn <= high + 1e-9)).sum())
-        largest = float(np.abs(rate - true).max())
-        return cls(statistics.fmean(true.tolist()), statistics.fmean(rate.tolist()), largest, covered, len(own))
-
-    def columns(self) -> dict[str, Any]:
-        named = {"rate": self.estimate, "rate: largest error": self.largest_error, "rate: intervals": self.n}
-        return {**named, "rate: covered": self.covered}
-
-
-def percent(value: float) -> str:
-    return f"{100 * value:.1f}"
+        true, rate = (statistics.fmean(record[name] for record in own) for name in ("wrong_share", "rate"))
+        largest = max(abs(record["rate"] - record["wrong_share"]) for record in own)
+        covered = sum(r["rate_low"] - 1e-9 <= r["noise"] <= r["rate_high"] + 1e-9 for r in own)
+        return cls(true, rate, largest, covered, len(own))
 
 
 def rates_table(results: Results, cells: Iterable[tuple[Any, ...]], models: Sequence[str]) -> str:
@@ -223,37 +206,32 @@ def rates_table(results: Results, cells: Iterable[tuple[Any, ...]], models: Sequ
         rates = [Rate.of(results.records(*cell, model)) for model in models]
         if known := [rate for rate in rates if rate]:
             texts = [
-                f"{percent(rate.estimate)}, {percent(rate.largest_error)}, {rate.covered} of {rate.n}"
-                if rate
-                else NOT_RUN
+                NOT_RUN if rate is None else
+                f"{100 * rate.estimate:.1f}, {100 * rate.largest_error:.1f}, {rate.covered} of {rate.n}"
                 for rate in rates
-            ]
-            lines.append([results.facts(cell[0])["label"], noise_name(cell[1]), percent(known[0].true), *texts])
+            ]  # fmt: skip
+            lines.append([results.facts(cell[0])["label"], noise_name(cell[1]), f"{100 * known[0].true:.1f}", *texts])
     return markdown_table(["data set", "drawn with", "true share", *models], lines)
 
 
-def against_paper(results: Results, cell: tuple[Any, ...], model: str) -> tuple[Mean, Mean, bool] | None:
-    """The paper's mean accuracy, a model's, and whether that is at most one combined standard error below.
-
-    None where the paper has no mean, the data are a subset, or fewer than two splits were run.
-    """
-    published, found = published_accuracies().get((*cell, PAPERS)), results.mean((*cell, model), "accuracy")
-    if published is None or found is None or found.n < 2 or results.facts(cell[0])["source"] != "complete":
-        return None
-    return published, found, found.minus(published) >= -1.0
-
-
 def _paper_table(results: Results, models: Sequence[str]) -> str:
-    """The paper's means beside ours, in bold where met; empty if there is nothing to compare."""
+    """The paper's means beside ours, in bold where met: at most one combined standard error below.
+
+    Empty where there is nothing to compare. Data of which there is only a subset are left out.
+    """
     lines, met = [], Counter()
     for cell in (cell for noise in PAPERS_NOISES for cell in study.cells_of(results, noise)):
-        found = {model: against_paper(results, cell, model) for model in models}
-        if known := [pair for pair in found.values() if pair]:
-            texts = [
-                mark(as_text(pair[1]), "better" if pair[2] else "") if pair else NOT_RUN for pair in found.values()
-            ]
-            lines.append([results.facts(cell[0])["label"], noise_name(cell[1]), as_text(known[0][0]), *texts])
-            met.update((model, pair[2]) for model, pair in found.items() if pair)
+        published, facts = published_accuracies().get((*cell, PAPERS)), results.facts(cell[0])
+        if published is None or facts["source"] != "complete":
+            continue
+        means = {model: results.mean((*cell, model), "accuracy") for model in models}
+        means = {model: mean for model, mean in means.items() if mean is not None and mean.n > 1}
+        if not means:
+            continue
+        is_met = {model: mean.minus(published) >= -1.0 for model, mean in means.items()}
+        met.update(is_met.items())
+        texts = [mark(as_text(means[m]), "better" if is_met[m] else "") if m in means else NOT_RUN for m in models]
+        lines.append([facts["label"], noise_name(cell[1]), as_text(published), *texts])
     if not lines:
         return ""
     lines.append(["met", "", "", *(f"{met[m, True]} of {met[m, True] + met[m, False]}" for m in models)])
@@ -273,17 +251,21 @@ def _called_table(results: Results, noises: Sequence[float], models: Sequence[st
     return markdown_table(["wrong labels", *models], [[noise_name(n), *(text(n, m) for m in models)] for n in noises])
 
 
-def pictures(results: Results, folder: Path) -> list[Path]:
+def accuracy_curves(results: Results, places: Mapping[float, float], beside: float) -> Curves:
     """A panel for each data set: accuracy by symmetric noise as a line, and by pair flips beside it."""
-    noises = results.values_of("noise")
-    models = [model for model in EXPERIMENT.models if model in results.values_of("model")]
-    places = {noise: 100 * noise for noise in sorted(noises) if noise != PAIRS}
-    beside = max(places.values(), default=0.0) + 12.0
     curves: dict[str, dict[str, list[tuple[float, Mean]]]] = {}
-    for dataset, model in itertools.product(results.values_of("dataset"), models):
+    for dataset, model in itertools.product(results.values_of("dataset"), results.values_of("model")):
         points = [(place, results.mean((dataset, noise, model), "accuracy")) for noise, place in places.items()]
         points += [(beside, Mean(math.nan, math.nan, 1)), (beside, results.mean((dataset, PAIRS, model), "accuracy"))]
         curves.setdefault(dataset, {})[model] = [(place, mean) for place, mean in points if mean]
+    return curves
+
+
+def pictures(results: Results, folder: Path) -> list[Path]:
+    noises = results.values_of("noise")
+    places = {noise: 100 * noise for noise in sorted(noises) if noise != PAIRS}
+    beside = max(places.values(), default=0.0) + 12.0
+    curves = accuracy_curves(results, places, beside)
     ticks = {place: f"{place:g}" for place in places.values()} | ({beside: "pairs"} if PAIRS in noises else {})
     axes = ("wrong training labels in %", "test accuracy in %")
     return [draw_curves(curves, folder / "label_noise_accuracy.png", axes, ticks)]
@@ -295,13 +277,14 @@ def rows(results: Results) -> list[dict[str, Any]]:
     def more(cell: tuple[Any, ...], own: list[Record]) -> dict[str, Any]:
         found: dict[str, Any] = {"wrong_share": statistics.fmean(record["wrong_share"] for record in own)}
         if rate := Rate.of(own):
-            found |= rate.columns()
+            found |= {"rate": rate.estimate, "rate: largest error": rate.largest_error}
+            found |= {"rate: intervals": rate.n, "rate: covered": rate.covered}
         for name in ("average_precision", "called_precision", "called_recall", "called_doubt"):
             if mean := results.mean(cell, name):
                 found[name] = mean
         return found
 
-    return study.numbers(results, SCORES, {BASELINE: ""}, ("fit_seconds", "fit_cpu_seconds"), more)
+    return study.numbers(results, SCORES, {BASELINE: ""}, study.TIMES[:2], more)
 
 
 def sections(records: list[Record], results: Results) -> list[str]:
@@ -315,7 +298,7 @@ def sections(records: list[Record], results: Results) -> list[str]:
         return [m for m in models if any(r["model"] == m and r.get(name) is not None for r in records)]
 
     parts = [
-        _introduction(EXPERIMENT),
+        _introduction(),
         study.DISCLOSURE,
         "\n".join(f"- **{model}**: {ABOUT[model]}" for model in models),
         "## Better and worse",
@@ -390,12 +373,8 @@ def _doubts_section(results: Results, noises: Sequence[float], models: Sequence[
     ]
 
 
-def _introduction(experiment: Experiment) -> str:
-    planned = {(run.dataset, run.noise) for run in experiment.runs()}
-    cells = itertools.product(experiment.datasets, experiment.noise)
-    skipped = "; ".join(
-        f"{dataset} at {noise_name(noise)}" for dataset, noise in cells if (dataset, noise) not in planned
-    )
+def _introduction() -> str:
+    skipped = "; ".join(f"{dataset} at {noise_name(noise)}" for dataset, noise in HOPELESS)
     return (
         "Models are trained with labels of which some are wrong, and tested with right ones. Labels are made wrong "
         "with some probability: symmetric noise draws one of the other classes, and pairs turns each class into the "
@@ -420,7 +399,7 @@ SPLITS = 10
 #: Noise by its name on the command line.
 NOISES = {"0": 0.0, "0.2": 0.2, "0.4": 0.4, "0.5": 0.5, "pairs": PAIRS}
 #: Where labels say nothing: of two classes, half are wrong.
-HOPELESS = {("breast cancer", 0.5)}
+HOPELESS = [("breast cancer", 0.5)]
 Q = 0.7
 FOLDS = 5
 #: Doubts in training labels take as long as five fits, so not all splits have them, and no sparse data: hours for news20.
@@ -432,54 +411,33 @@ def transition(noise: float, n_classes: int) -> np.ndarray:
     return pair_transition(n_classes, noise) if noise == PAIRS else symmetric_transition(n_classes, noise)
 
 
-@dataclass(frozen=True)
-class Model:
-    """How a model is built from a seed, whether features are sparse, and the true matrix; and the settings of its runs."""
-
-    make: Callable[[int, bool, np.ndarray], Any]
-    settings: dict[str, Any]
-    #: Of a fitted model, with its training rows: the doubt in each label, and whether the label is called wrong.
-    doubts: Callable[[Any, Any, np.ndarray], tuple[np.ndarray, np.ndarray]] | None = None
+#: How a model is built from a seed and the true matrix, and the settings of its runs.
+Model = tuple[Callable[[int, np.ndarray], Any], dict[str, Any]]
 
 
-def doubts_out_of_fold(estimator: Any, X: Any, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """By copies that did not see the row; a label is called wrong if that is more likely than not."""
-    quality = np.asarray(estimator.label_quality(X, y, cv=FOLDS), dtype=float)
-    return 1.0 - quality, quality < 0.5
+def _ours(kind: type[Any], **parameters: Any) -> Model:
+    return lambda seed, _: kind(**parameters, random_state=seed), make_recipe(kind(**parameters))
 
 
-def doubts_of_cleanlab(estimator: WithCleanlab, X: Any, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    return 1.0 - estimator.quality_, estimator.issues_
+def _cleanlab(tuning: dict[str, Any] | None, C: Any) -> Model:
+    return lambda seed, _: WithCleanlab(seed, tuning), {"estimator": "CleanLearning(LogisticRegression)", "C": C}
 
 
-def _make_model(kind: type[Any], doubts: Any = None, **parameters: Any) -> Model:
-    return Model(lambda seed, *_: kind(**parameters, random_state=seed), make_recipe(kind(**parameters)), doubts)
-
-
-def _cleanlab(tuning: dict[str, Any] | None) -> Model:
-    return Model(
-        lambda seed, *_: WithCleanlab(seed, tuning),
-        {"estimator": "CleanLearning(LogisticRegression)", "C": 1.0 if tuning is None else {**LOGISTIC}},
-        doubts_of_cleanlab,
-    )
-
-
-MODELS = {
-    BASELINE: Model(lambda _, sparse, __: study.logistic(sparse), {"estimator": "LogisticRegressionCV", **LOGISTIC}),
-    OURS: _make_model(LegendreTronClassifier, doubts_out_of_fold),
-    WITHOUT: _make_model(LegendreTronClassifier, label_noise=None),
-    FLOOR: _make_model(MultinomialLogisticClassifier, doubts_out_of_fold, label_noise="symmetric"),
-    FORWARD: Model(
-        lambda seed, _, matrix: MultinomialLogisticClassifier(label_noise=matrix, random_state=seed),
+MODELS: dict[str, Model] = {
+    BASELINE: (lambda *_: study.logistic(), {"estimator": "LogisticRegressionCV", **LOGISTIC}),
+    OURS: _ours(LegendreTronClassifier),
+    WITHOUT: _ours(LegendreTronClassifier, label_noise=None),
+    FLOOR: _ours(MultinomialLogisticClassifier, label_noise="symmetric"),
+    FORWARD: (
+        lambda seed, matrix: MultinomialLogisticClassifier(label_noise=matrix, random_state=seed),
         {**make_recipe(MultinomialLogisticClassifier()), "label_noise": "the true matrix"},
-        doubts_out_of_fold,
     ),
-    GENERALISED: Model(
-        lambda seed, *_: GeneralisedCrossEntropy(Q, STRENGTHS, seed),
+    GENERALISED: (
+        lambda seed, _: GeneralisedCrossEntropy(Q, STRENGTHS, seed),
         {"estimator": "GeneralisedCrossEntropy", "q": Q, "strengths": list(STRENGTHS)},
     ),
-    CLEANLAB: _cleanlab(None),
-    TUNED_CLEANLAB: _cleanlab({**LOGISTIC, "l1_ratios": (0,)}),
+    CLEANLAB: _cleanlab(None, 1.0),
+    TUNED_CLEANLAB: _cleanlab({**LOGISTIC, "l1_ratios": (0,)}, LOGISTIC),
 }
 #: Words for several models on the command line.
 GROUPS = {
@@ -490,7 +448,7 @@ GROUPS = {
 
 
 def settings(model: str, dataset: str) -> dict[str, Any]:
-    return {**MODELS[model].settings, **SHARED}
+    return {**MODELS[model][1], **SHARED}
 
 
 def noisy_split(y: np.ndarray, noise: float, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -510,7 +468,7 @@ def fit_noisy(run: Run, X: Any, y: np.ndarray, *, doubted: bool = False) -> dict
     """Fit the model of a run to four fifths of the rows, with wrong labels among them, and test it on the others."""
     train, labels, test = noisy_split(y, run.noise, run.seed)
     wrong = labels != y[train]
-    estimator = MODELS[run.model].make(run.seed, issparse(X), transition(run.noise, int(y.max()) + 1))
+    estimator = MODELS[run.model][0](run.seed, transition(run.noise, int(y.max()) + 1))
     found = study.fit_and_score(estimator, X[train], labels, X[test], y[test])
     found |= {"wrong_share": float(wrong.mean()), **estimated_rate(estimator)}
     if doubted:
@@ -531,22 +489,25 @@ def estimated_rate(estimator: Any) -> dict[str, float]:
 
 
 def judge_doubts(model: str, estimator: Any, X: Any, labels: np.ndarray, wrong: np.ndarray) -> dict[str, Any]:
-    """How well the doubts in training labels tell the wrong ones; nothing if the model has none or all are right."""
-    doubts = MODELS[model].doubts
-    if doubts is None or not wrong.any():
+    """How well the doubts in training labels tell the wrong ones; nothing if the model has none or all are right.
+
+    Labels are judged by models that did not see the row. Ours call a label wrong if that is more likely than not.
+    """
+    if model not in (OURS, FLOOR, FORWARD, CLEANLAB, TUNED_CLEANLAB) or not wrong.any():
         return {}
     began = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        doubt, called = doubts(estimator, X, labels)
+        quality = np.asarray(estimator.label_quality(X, labels, cv=FOLDS), dtype=float)
+    called = estimator.issues_ if isinstance(estimator, WithCleanlab) else quality < 0.5
     return {
         "doubt_seconds": time.perf_counter() - began,
-        "average_precision": float(average_precision_score(wrong, doubt)),
+        "average_precision": float(average_precision_score(wrong, 1.0 - quality)),
         "called": int(called.sum()),
         "called_precision": float(wrong[called].mean()) if called.any() else None,
         "called_recall": float(called[wrong].mean()),
         # as large as the precision if doubts are probabilities
-        "called_doubt": float(doubt[called].mean()) if called.any() else None,
+        "called_doubt": float((1.0 - quality[called]).mean()) if called.any() else None,
     }
 
 

@@ -127,18 +127,13 @@ def letter_halves(data: Path | None, seed: int) -> tuple[Rows, Rows, Rows]:
     return (X[source], y[source]), (X[target], y[target] - 13), (X[test], y[test] - 13)
 
 
+WRONG = f"{100 * NOISE:g} %"
 TASKS = {
     "vehicle, noisy half to clean half": Task(
-        ("vehicle",),
-        halves("vehicle", noisy_target=False),
-        f"{100 * NOISE:g} % of the source's labels are wrong",
-        VEHICLES,
+        ("vehicle",), halves("vehicle", noisy_target=False), f"{WRONG} of the source's labels are wrong", VEHICLES
     ),
     "vehicle, noisy half to noisy half": Task(
-        ("vehicle",),
-        halves("vehicle", noisy_target=True),
-        f"{100 * NOISE:g} % of the labels are wrong in both",
-        VEHICLES,
+        ("vehicle",), halves("vehicle", noisy_target=True), f"{WRONG} of the labels are wrong in both", VEHICLES
     ),
     "fashion-mnist to mnist": Task(
         ("fashion-mnist", "mnist"), fashion_to_mnist, f"{COMPONENTS} principal components of each", IMAGES
@@ -185,7 +180,7 @@ def measure(run: Run, draw: Callable[[int], tuple[Rows, Rows, Rows]], _: None) -
     found: dict[str, Any] = {}
     began = time.perf_counter()
     if run.model == BASELINE:
-        estimator = study.logistic(False)
+        estimator = study.logistic()
     elif run.model == OURS:
         estimator = LegendreTronClassifier(random_state=run.seed)
     else:

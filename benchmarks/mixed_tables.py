@@ -147,20 +147,15 @@ def held_out_scores(frame: pd.DataFrame, y: pd.Series) -> dict[str, dict[str, fl
     numbers = [name for name in frame if pd.api.types.is_numeric_dtype(frame[name]) and not frame[name].isna().any()]
     for train, test in StratifiedKFold(5, shuffle=True, random_state=SEED).split(frame, y):
         for name, columns in zip(scores, (list(frame.columns), numbers), strict=True):
+            model = TableClassifier(LegendreTronClassifier(random_state=SEED))
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                model = TableClassifier(LegendreTronClassifier(random_state=SEED)).fit(
-                    frame.iloc[train][columns], y.iloc[train]
-                )
-            p = model.predict_proba(frame.iloc[test])
-            labels = model.classes_[p.argmax(1)]
-            scores[name].append(
-                (log_loss(y.iloc[test], p, labels=model.classes_), accuracy_score(y.iloc[test], labels))
-            )
-    return {
-        name: dict(zip(("log_loss", "accuracy"), map(float, np.mean(found, axis=0)), strict=True))
-        for name, found in scores.items()
-    }
+                model.fit(frame.iloc[train][columns], y.iloc[train])
+            p, true = model.predict_proba(frame.iloc[test]), y.iloc[test]
+            accuracy = accuracy_score(true, model.classes_[p.argmax(1)])
+            scores[name].append((log_loss(true, p, labels=model.classes_), accuracy))
+    means = {name: np.mean(found, axis=0).tolist() for name, found in scores.items()}
+    return {name: {"log_loss": loss, "accuracy": accuracy} for name, (loss, accuracy) in means.items()}
 
 
 def in_parts(rows: int, part: int = 50_000) -> dict[str, float]:

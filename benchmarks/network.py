@@ -34,16 +34,16 @@ from legendretron.experiments import Record, Resources, Run
 from legendretron.experiments.rendering import markdown_table
 from legendretron.experiments.results import Results
 from legendretron.networks import inputs
-from study import BASELINE, MEASURES
+from study import BASELINE
 
 NETWORK, WITHOUT, LINEAR = "LegendreNetClassifier()", "LegendreNetClassifier(label_noise=None)", study.OURS
 HGB, FOREST, CATBOOST = "HistGradientBoostingClassifier()", "RandomForestClassifier()", "CatBoostClassifier()"
-#: Models of other libraries: package and class.
-PEERS = {
-    "LGBMClassifier()": ("lightgbm", "LGBMClassifier"),
-    CATBOOST: ("catboost", "CatBoostClassifier"),
-    "RealMLP_TD_Classifier()": ("pytabkit", "RealMLP_TD_Classifier"),
-    "TabM_D_Classifier()": ("pytabkit", "TabM_D_Classifier"),
+#: Models of other libraries: the package, and parameters for no output and one thread.
+PEERS: dict[str, tuple[str, dict[str, Any]]] = {
+    "LGBMClassifier()": ("lightgbm", {"verbosity": -1, "n_jobs": 1}),
+    CATBOOST: ("catboost", {"verbose": 0, "allow_writing_files": False, "thread_count": 1}),
+    "RealMLP_TD_Classifier()": ("pytabkit", {"n_threads": 1}),
+    "TabM_D_Classifier()": ("pytabkit", {"n_threads": 1}),
 }
 #: Of which fewer splits are run, as their fits take long.
 SLOW = ("RealMLP_TD_Classifier()",)
@@ -83,15 +83,6 @@ CHOSEN_ON = (
 FLOOR = 1e-3
 #: Raised when the defaults of networks change: runs of the version before are then run again.
 VERSION = 3
-#: No output and no other setting but one thread.
-QUIET = {
-    "LGBMClassifier()": {"verbosity": -1, "n_jobs": 1},
-    CATBOOST: {"verbose": 0, "allow_writing_files": False, "thread_count": 1},
-    "RealMLP_TD_Classifier()": {"n_threads": 1},
-    "TabM_D_Classifier()": {"n_threads": 1},
-}
-
-
 COMPARED = (NETWORK, WITHOUT, LINEAR, BASELINE, HGB, FOREST, *PEERS)
 MODELS = (*COMPARED, *(f"{NETWORK}, {part}" for part in PARTS))
 
@@ -99,24 +90,21 @@ MODELS = (*COMPARED, *(f"{NETWORK}, {part}" for part in PARTS))
 def make(model: str, seed: int) -> Any:
     """An estimator as it comes."""
     if model in PEERS:
-        package, name = PEERS[model]
+        package, options = PEERS[model]
         if importlib.util.find_spec(package) is None:
             raise ValueError(f"{model} is of another library: pip install {package}")
-        kind = getattr(importlib.import_module(package), name)
-        seeded = {"random_state": seed, **QUIET.get(model, {})}
-        return kind(**seeded)
-    if model == BASELINE:
-        return study.logistic(sparse=False)
+        return getattr(importlib.import_module(package), model.removesuffix("()"))(random_state=seed, **options)
     if model.startswith(f"{NETWORK}, "):
         return LegendreNetClassifier(random_state=seed, **PARTS[model.removeprefix(f"{NETWORK}, ")])
-    kinds: dict[str, Callable[[], Any]] = {
-        NETWORK: lambda: LegendreNetClassifier(random_state=seed),
-        WITHOUT: lambda: LegendreNetClassifier(random_state=seed, label_noise=None),
-        LINEAR: lambda: LegendreTronClassifier(random_state=seed),
-        HGB: lambda: HistGradientBoostingClassifier(random_state=seed),
-        FOREST: lambda: RandomForestClassifier(random_state=seed),
+    kinds: dict[str, Callable[..., Any]] = {
+        BASELINE: study.logistic,
+        NETWORK: LegendreNetClassifier,
+        WITHOUT: functools.partial(LegendreNetClassifier, label_noise=None),
+        LINEAR: LegendreTronClassifier,
+        HGB: HistGradientBoostingClassifier,
+        FOREST: RandomForestClassifier,
     }
-    return kinds[model]()
+    return kinds[model](random_state=seed)
 
 
 @functools.lru_cache(maxsize=1)  # the next run is of the same table
@@ -140,13 +128,9 @@ def find(table: str, resources: Resources, on_download: Any) -> str:
 
 
 def settings(model: str, table: str) -> dict[str, Any]:
-    own = {"version": VERSION} if model.startswith(NETWORK[:-2]) else {}
-    return {
-        **own,
-        "test_size": 0.2,
-        "changed": PARTS.get(model.removeprefix(f"{NETWORK}, "), {}) if "," in model else {},
-        **({"encoding": False} if model.endswith("no encoding") else {}),
-    }
+    found = {"test_size": 0.2, "changed": PARTS.get(model.removeprefix(f"{NETWORK}, "), {})}
+    found |= {"version": VERSION} if model.startswith(NETWORK[:-2]) else {}
+    return found | ({"encoding": False} if model.endswith("no encoding") else {})
 
 
 def left_out(run: Run) -> bool:
@@ -221,17 +205,14 @@ def _ranks(results: Results, tables: list[str], noise: float, name: str) -> dict
     for place, table in enumerate(tables):
         values = [results.values((table, noise, model), name) for model in complete]
         seeds = set.intersection(*map(set, values))
-        scores[:, place] = [-MEASURES[name].sign * statistics.fmean(own[seed] for seed in seeds) for own in values]
+        scores[:, place] = [-study.sign(name) * statistics.fmean(own[seed] for seed in seeds) for own in values]
     return dict(zip(complete, rankdata(scores, axis=0).mean(1).tolist(), strict=True))
 
 
 def _on_one_machine(results: Results, table: str, noise: float, model: str) -> bool:
     """Whether a model and the networks were timed on the same machine."""
-    kinds = [
-        {(record["device"], record["versions"]["python"]) for record in results.records(table, noise, one)}
-        for one in (model, NETWORK)
-    ]
-    return len(set.union(*kinds)) == 1
+    records = [*results.records(table, noise, model), *results.records(table, noise, NETWORK)]
+    return len({(record["device"], record["versions"]["python"]) for record in records}) == 1
 
 
 def _summary(results: Results, tables: list[str], noise: float) -> str:
@@ -244,8 +225,8 @@ def _summary(results: Results, tables: list[str], noise: float) -> str:
         if loss:
             rank = [f"{ranks[name][model]:.2f}" if model in ranks[name] else study.NOT_RUN for name in ranks]
             wins = f"{sum(ratio > 1.0 for ratio in loss)} of {len(loss)}"
-            times = f"{study.geometric_mean(seconds):.2f}" if seconds else study.NOT_RUN
-            lines.append([model, *rank, f"{study.geometric_mean(loss):.2f}", wins, times])
+            times = f"{statistics.geometric_mean(seconds):.2f}" if seconds else study.NOT_RUN
+            lines.append([model, *rank, f"{statistics.geometric_mean(loss):.2f}", wins, times])
     head = ["mean rank, log-loss", "accuracy", "log-loss / network's", "higher on", "time / network's"]
     return markdown_table(["model", *head], lines)
 
@@ -257,7 +238,7 @@ def _parts_table(results: Results) -> str:
     own = [record for cell in cells for record in results.records(*cell, NETWORK) if "other_links" in record]
     for link in own[0]["other_links"] if own else ():
         ratios = [max(record["other_links"][link], FLOOR) / max(record["log_loss"], FLOOR) for record in own]
-        lines.append([link, f"{study.geometric_mean(ratios):.3f}", f"{len(ratios)} fits", study.NOT_RUN])
+        lines.append([link, f"{statistics.geometric_mean(ratios):.3f}", f"{len(ratios)} fits", study.NOT_RUN])
     return markdown_table(study.VARIANTS, lines)
 
 
@@ -297,9 +278,10 @@ def sections(records: list[Record], results: Results) -> list[str]:
 
 
 def rows(results: Results) -> list[dict[str, Any]]:
-    times = ("fit_seconds", "fit_cpu_seconds", "predict_seconds")
     scores = ("accuracy", "log_loss", "brier")
-    return study.numbers(results, scores, {NETWORK: ""}, times, lambda cell, own: {"chosen_on": cell[0] in CHOSEN_ON})
+    return study.numbers(
+        results, scores, {NETWORK: ""}, study.TIMES, lambda cell, own: {"chosen_on": cell[0] in CHOSEN_ON}
+    )
 
 
 EXPERIMENT = study.declare(
@@ -320,4 +302,4 @@ EXPERIMENT = study.declare(
 )
 
 if __name__ == "__main__":
-    study.main("network", noises={f"{noise:g}": noise for noise in NOISES})
+    study.main("network")

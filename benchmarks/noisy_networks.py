@@ -9,7 +9,6 @@ convolutions and see the same wrong labels and the same batches.
 
 from __future__ import annotations
 
-import itertools
 import math
 from pathlib import Path
 from typing import Any
@@ -20,11 +19,11 @@ from torch import Tensor, nn
 from torch.nn.functional import nll_loss, one_hot
 
 import study
-from label_noise import PAIRS
+from label_noise import PAIRS, accuracy_curves
 from legendretron.datasets import flip_labels, load_images, pair_transition, symmetric_transition
 from legendretron.experiments import Batch, Outcome, Record, Resources
 from legendretron.experiments.rendering import as_text, draw_curves, markdown_table
-from legendretron.experiments.results import Mean, Results, mean_of
+from legendretron.experiments.results import Results, mean_of
 from legendretron.paper.data import facts_of, find_data
 from legendretron.paper.vgg import centered_images
 from legendretron.paper.vgg_network import VGG5, VGGTron, log_probabilities, train_network
@@ -159,14 +158,8 @@ def _scores_table(results: Results) -> str:
 
 def draw_accuracy(results: Results, path: Path) -> Path:
     """Accuracy against the share of wrong labels where they are symmetric, and beside it with pair flips."""
-    places = {noise: 75.0 if noise == PAIRS else 100 * noise for noise in NOISES}
-    gap, curves = (75.0, Mean(math.nan, math.nan, 1)), {}
-    for dataset, method in itertools.product(results.values_of("dataset"), results.values_of("model")):
-        means = [(place, results.mean((dataset, noise, method), "accuracy")) for noise, place in places.items()]
-        points = [(place, mean) for place, mean in means if mean]
-        at = [place for place, _ in points].index(75.0) if any(place == 75.0 for place, _ in points) else len(points)
-        own = curves.setdefault(results.facts(dataset)["label"], {})
-        own[method] = [*points[:at], gap, *points[at:]]  # pair flips are not the next step
+    found = accuracy_curves(results, {noise: 100 * noise for noise in NOISES if noise != PAIRS}, 75.0)
+    curves = {results.facts(dataset)["label"]: panel for dataset, panel in found.items()}
     ticks = {0.0: "0 %", 20.0: "20 %", 50.0: "50 %", 75.0: "pair flips 30 %"}
     # bars of a method that sometimes fails are longer than the axis
     return draw_curves(curves, path, ("wrong labels in training", "test accuracy (%)"), ticks, ylim=(84.0, 100.3))
@@ -207,16 +200,12 @@ def sections(records: list[Record], results: Results) -> list[str]:
     ]
 
 
-def rows(results: Results) -> list[dict[str, Any]]:
-    return study.numbers(results, ("accuracy", "log_loss", "brier"), {})
-
-
 EXPERIMENT = study.declare(
     "noisy_networks",
     "PyTorch networks and label noise",
     None,
     sections,
-    rows,
+    lambda results: study.numbers(results, ("accuracy", "log_loss", "brier"), {}),
     pictures=pictures,
     execute=execute,
     datasets=("mnist", "fashion-mnist"),

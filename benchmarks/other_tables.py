@@ -21,7 +21,7 @@ from sklearn.preprocessing import LabelEncoder
 
 import label_noise
 import study
-from label_noise import SCORES, WITHOUT, Rate, noise_name, percent
+from label_noise import SCORES, WITHOUT, Rate, noise_name
 from legendretron.experiments import MissingDataError, Record, Resources
 from legendretron.experiments.rendering import markdown_table
 from legendretron.experiments.results import Results
@@ -91,7 +91,7 @@ def _rates(results: Results, noises: Sequence[float]) -> str:
         if found:
             far = {table: rate for table, rate in found.items() if rate.largest_error > 0.05}
             n, covered = sum(rate.n for rate in found.values()), sum(rate.covered for rate in found.values())
-            others = ", ".join(f"{table} {percent(rate.largest_error)}" for table, rate in far.items())
+            others = ", ".join(f"{table} {100 * rate.largest_error:.1f}" for table, rate in far.items())
             lines.append(
                 f"- {noise_name(noise)}: within 5 percentage points in all splits on {len(found) - len(far)} of "
                 f"{len(found)} tables{f' (largest errors on the others: {others})' if others else ''}; "
@@ -159,4 +159,4 @@ EXPERIMENT = study.declare(
 )
 
 if __name__ == "__main__":
-    study.main("other_tables", noises={f"{noise:g}": noise for noise in NOISES})
+    study.main("other_tables")

@@ -26,7 +26,7 @@ from legendretron.calibration.prediction_sets import SetCalibration
 from legendretron.experiments import Record, Run
 from legendretron.experiments.recipes import make_recipe
 from legendretron.experiments.rendering import markdown_table
-from legendretron.experiments.results import Results, mean_of
+from legendretron.experiments.results import Mean, Results, mean_of
 from study import NOT_RUN, OURS
 
 #: Tables of at least 1,000 rows.
@@ -36,10 +36,7 @@ TABLES = (
 )  # fmt: skip
 LARGE = (*other_tables.LARGE, "letter")
 NETWORKS = "LegendreNetClassifier()"
-MODELS = {
-    OURS: lambda seed: LegendreTronClassifier(random_state=seed),
-    NETWORKS: lambda seed: LegendreNetClassifier(random_state=seed),
-}
+MODELS = {OURS: LegendreTronClassifier, NETWORKS: LegendreNetClassifier}
 NOISES, SPLITS = (0.0, 0.2, 0.4), 10
 COVERAGES = (0.8, 0.9, 0.95)
 #: Ours, by the arguments of ``predict_set``; those that are not corrected take labels as they are.
@@ -116,7 +113,7 @@ def all_sets(calibration: SetCalibration, p: np.ndarray, seed: int) -> dict[str,
 def measure(run: Run, X: np.ndarray, y: np.ndarray) -> dict[str, Any]:
     """Fit, and count how often sets of the test rows hold the label, and how many classes they have."""
     train, labels, test = label_noise.noisy_split(y, run.noise, run.seed)
-    estimator = MODELS[run.model](run.seed)
+    estimator = MODELS[run.model](random_state=run.seed)
     found = study.fit_and_score(estimator, X[train], labels, X[test], y[test])
     calibration = estimator.set_calibration_
     found |= {"wrong_share": float((labels != y[train]).mean()), **label_noise.estimated_rate(estimator)}
@@ -130,7 +127,7 @@ def measure(run: Run, X: np.ndarray, y: np.ndarray) -> dict[str, Any]:
 
 
 def settings(model: str, table: str) -> dict[str, Any]:
-    return {**make_recipe(MODELS[model](None)), "sets": 2, "features": "words as one column each"}
+    return {**make_recipe(MODELS[model]()), "sets": 2, "features": "words as one column each"}
 
 
 # --- the report ---
@@ -161,6 +158,10 @@ def _methods_table(records: list[Record]) -> str:
     return markdown_table(["sets", *(f"{100 * c:g} %: coverage, size" for c in COVERAGES)], lines)
 
 
+def _percent(mean: Mean) -> str:
+    return f"{100 * mean.value:.1f} ± {100 * mean.error:.1f}"
+
+
 def _tables_table(results: Results, noise: float, model: str) -> str:
     lines = []
     for table in results.values_of("dataset"):
@@ -171,11 +172,7 @@ def _tables_table(results: Results, noise: float, model: str) -> str:
         line = [table, f"{facts['rows']:,}, {facts['classes']}", f"{found} of {len(results.records(*cell))}"]
         for name in ("randomized", f"{PLAIN}randomized", "cumulated"):
             held, size = (results.mean(cell, f"{name} 0.9: {what}") for what in ("coverage", "size"))
-            line.append(
-                NOT_RUN
-                if not held or not size
-                else f"{100 * held.value:.1f} ± {100 * held.error:.1f}, {size.value:.2f}"
-            )
+            line.append(f"{_percent(held)}, {size.value:.2f}" if held and size else NOT_RUN)
         lines.append(line)
     head = ["table", "rows, classes", "rate found", "randomized", f"{PLAIN}randomized", "cumulated"]
     return markdown_table(head, lines)
@@ -185,16 +182,13 @@ def _within(results: Results, noise: float, model: str) -> str:
     """On how many tables coverage is within one point of what was asked for, in the splits where the rate was found."""
     lines = []
     for coverage in COVERAGES:
-        far, near = [], 0
+        means = {}
         for table in results.values_of("dataset"):
-            own = [r for r in results.records(table, noise, model) if is_found(r)]
-            if own:
-                held = mean_of([r[f"randomized {coverage:g}: coverage"] for r in own])
-                near += abs(held.value - coverage) <= 0.01
-                if abs(held.value - coverage) > 0.01:
-                    far.append(f"{table} {100 * held.value:.1f} ± {100 * held.error:.1f}")
-        others = f"; others: {', '.join(far)}" if far else ""
-        lines.append(f"- {100 * coverage:g} %: within one point on {near} of {near + len(far)} tables{others}.")
+            if own := [r for r in results.records(table, noise, model) if is_found(r)]:
+                means[table] = mean_of([r[f"randomized {coverage:g}: coverage"] for r in own])
+        far = [f"{t} {_percent(held)}" for t, held in means.items() if abs(held.value - coverage) > 0.01]
+        near, others = len(means) - len(far), f"; others: {', '.join(far)}" if far else ""
+        lines.append(f"- {100 * coverage:g} %: within one point on {near} of {len(means)} tables{others}.")
     return "\n".join(lines)
 
 
@@ -268,4 +262,4 @@ EXPERIMENT = study.declare(
 )
 
 if __name__ == "__main__":
-    study.main("prediction_sets", noises={f"{noise:g}": noise for noise in NOISES})
+    study.main("prediction_sets")

@@ -39,6 +39,11 @@ STRENGTHS = (1e-4, 1e-3, 1e-2)
 LINK_STRENGTH = 1e-4
 SPLITS, STEPS, BATCH, RATE = 2, 800, 128, 0.03
 NYSTROEM, HIDDEN = 300, 64
+FEATURE_MAP, HIDDEN_LAYER = f"{NYSTROEM} Nystroem features", f"hidden layer of {HIDDEN}"
+
+
+def with_last_logit(z: Tensor) -> Tensor:
+    return torch.cat([z, torch.zeros_like(z[..., :1])], -1)
 
 
 class LogSumExpNetwork(nn.Module):
@@ -56,9 +61,9 @@ class LogSumExpNetwork(nn.Module):
         self.log_mu = nn.ParameterList([nn.Parameter(spread * torch.randn(runs, 1, m)) for _, m in pairs])
         self.logits = nn.ParameterList([nn.Parameter(spread * torch.randn(runs, 1, m, n)) for n, m in pairs])
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Log-probabilities from logits of all classes, (R, n, C)."""
-        shares = []
+    def forward(self, z: Tensor) -> Tensor:
+        """Log-probabilities (R, n, C) from logits of all classes but the last, which is 0."""
+        x, shares = with_last_logit(z), []
         for log_mu, logits in zip(self.log_mu, self.logits, strict=True):
             mu = log_mu.exp()
             inside = mu.unsqueeze(-1) * x.unsqueeze(-2) + torch.log_softmax(logits, -1)
@@ -88,7 +93,7 @@ class InfimalConvolution(nn.Module):
 
     def _at(self, u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Predictors of log-odds ``u``, the probabilities, and the second derivatives of the units."""
-        p = torch.softmax(torch.cat([u, torch.zeros_like(u[..., :1])], -1), -1)[..., :-1]
+        p = torch.softmax(with_last_logit(u), -1)[..., :-1]
         s = torch.sigmoid(p @ self.A.mT + self.b)
         w = nn.functional.softplus(self.raw)
         return u + (w * s) @ self.A, p, w * s * (1 - s)
@@ -105,25 +110,13 @@ class InfimalConvolution(nn.Module):
         residual = (self._at(u)[0] - z).unsqueeze(-1)  # with its graph
         return u - (residual - A.mT @ (inner @ residual)).squeeze(-1)
 
-    def forward(self, logits: Tensor) -> Tensor:
-        z = logits[..., :-1] - logits[..., -1:]
+    def forward(self, z: Tensor) -> Tensor:
         u = z.detach()
         with torch.no_grad():
             for _ in range(4):
                 u = self._newton_step(u, z)
         u = self._newton_step(u, z)
-        return torch.log_softmax(torch.cat([u, torch.zeros_like(u[..., :1])], -1), -1)
-
-
-class LibraryLink(nn.Module):
-    """A link of the library, which takes differences to the last class."""
-
-    def __init__(self, link: nn.Module) -> None:
-        super().__init__()
-        self.link = link
-
-    def forward(self, logits: Tensor) -> Tensor:
-        return self.link(logits[..., :-1] - logits[..., -1:])
+        return torch.log_softmax(with_last_logit(u), -1)
 
 
 class Predictor(nn.Module):
@@ -139,8 +132,7 @@ class Predictor(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if self.first is not None:
             x = torch.tanh(x @ self.first + self.shift)
-        z = x @ self.W + self.b
-        return torch.cat([z, torch.zeros_like(z[..., :1])], -1)
+        return x @ self.W + self.b
 
     def penalty(self) -> Tensor:
         """Sum of squared weights of each run."""
@@ -148,31 +140,20 @@ class Predictor(nn.Module):
         return own if self.first is None else own + self.first.square().sum((1, 2))
 
 
-def make_link(name: str, runs: int, c: int) -> nn.Module:
-    if name == "softmax":
-        return LibraryLink(SoftmaxLink(c, run_shape=(runs,)))
-    if name.startswith("nested"):
-        return LibraryLink(CanonicalLink(c, int(name.split()[1]), run_shape=(runs,)))
-    if name == "log-sum-exp network":
-        return LogSumExpNetwork(runs, (c, 16, 8), 0.5)
-    if name == "infimal convolution":
-        return InfimalConvolution(runs, c - 1, 16)
-    return LibraryLink(CompositeLink(c, n_blocks=2, hidden=8, depth=4, init="centred", run_shape=(runs,)))
-
-
-#: By name: the link, the predictor, and whether the link is canonical.
-FAMILIES = {
-    "linear, softmax": ("softmax", "linear", True),
-    "linear, nested log-sum-exp, 4 nests": ("nested 4", "linear", True),
-    "linear, nested log-sum-exp, 16 nests": ("nested 16", "linear", True),
-    "linear, log-sum-exp network, 16 and 8 units": ("log-sum-exp network", "linear", True),
-    "linear, infimal convolution, 16 units": ("infimal convolution", "linear", True),
-    "linear, composite": ("composite", "linear", False),
-    f"{NYSTROEM} Nystroem features, softmax": ("softmax", "nystroem", True),
-    f"{NYSTROEM} Nystroem features, nested log-sum-exp, 4 nests": ("nested 4", "nystroem", True),
-    f"hidden layer of {HIDDEN}, softmax": ("softmax", "hidden", True),
-    f"hidden layer of {HIDDEN}, nested log-sum-exp, 4 nests": ("nested 4", "hidden", True),
+#: By name, from the number of runs and of classes.
+MAKE_LINK: dict[str, Callable[[int, int], nn.Module]] = {
+    "softmax": lambda runs, c: SoftmaxLink(c, run_shape=(runs,)),
+    "nested log-sum-exp, 4 nests": lambda runs, c: CanonicalLink(c, 4, run_shape=(runs,)),
+    "nested log-sum-exp, 16 nests": lambda runs, c: CanonicalLink(c, 16, run_shape=(runs,)),
+    "log-sum-exp network, 16 and 8 units": lambda runs, c: LogSumExpNetwork(runs, (c, 16, 8), 0.5),
+    "infimal convolution, 16 units": lambda runs, c: InfimalConvolution(runs, c - 1, 16),
+    "composite": lambda runs, c: CompositeLink(c, n_blocks=2, hidden=8, depth=4, init="centred", run_shape=(runs,)),
 }
+#: Of the predictor, and of the link.
+FAMILIES = [
+    *(("linear", link) for link in MAKE_LINK),
+    *((predictor, link) for predictor in (FEATURE_MAP, HIDDEN_LAYER) for link in list(MAKE_LINK)[:2]),
+]
 
 
 def draw_splits(X: np.ndarray, y: np.ndarray, kind: str) -> list[tuple[list[np.ndarray], list[np.ndarray]]]:
@@ -183,7 +164,7 @@ def draw_splits(X: np.ndarray, y: np.ndarray, kind: str) -> list[tuple[list[np.n
         train, held = train_test_split(rest, test_size=0.2, random_state=seed, stratify=y[rest])
         scaler = StandardScaler().fit(X[train])
         parts = [scaler.transform(X[rows]) for rows in (train, held, test)]
-        if kind == "nystroem":
+        if kind == FEATURE_MAP:
             features = Nystroem(gamma=0.5 / X.shape[1], n_components=min(NYSTROEM, len(train)), random_state=seed)
             features.fit(parts[0])
             scale = StandardScaler().fit(features.transform(parts[0]))
@@ -192,9 +173,8 @@ def draw_splits(X: np.ndarray, y: np.ndarray, kind: str) -> list[tuple[list[np.n
     return found
 
 
-def train_family(name: str, X: np.ndarray, y: np.ndarray) -> dict[str, Any]:
+def train_family(kind: str, link_name: str, X: np.ndarray, y: np.ndarray) -> dict[str, Any]:
     """Train all splits and strengths side by side; scores of the strength chosen in each split."""
-    link_name, kind, _ = FAMILIES[name]
     torch.manual_seed(0)
     splits, c = draw_splits(X, y, kind), int(y.max()) + 1
     runs = SPLITS * len(STRENGTHS)
@@ -202,8 +182,8 @@ def train_family(name: str, X: np.ndarray, y: np.ndarray) -> dict[str, Any]:
     y_of = torch.stack([torch.as_tensor(labels[0]) for _, labels in splits])
     which = torch.arange(SPLITS).repeat_interleave(len(STRENGTHS)).unsqueeze(1)
     strength = torch.tensor(STRENGTHS).repeat(SPLITS)
-    predictor = Predictor(runs, x_of.shape[2], c, HIDDEN if kind == "hidden" else None)
-    link = make_link(link_name, runs, c)
+    predictor = Predictor(runs, x_of.shape[2], c, HIDDEN if kind == HIDDEN_LAYER else None)
+    link = MAKE_LINK[link_name](runs, c)
     of_link = [p for p in link.parameters() if p.requires_grad]
     centre = [p.detach().clone() for p in of_link]
     optimizer = torch.optim.Adam([*predictor.parameters(), *of_link], lr=RATE)
@@ -220,15 +200,17 @@ def train_family(name: str, X: np.ndarray, y: np.ndarray) -> dict[str, Any]:
         optimizer.step()
         schedule.step()
     seconds = time.perf_counter() - began
-    scores = [score_splits(predictor, link, splits, part) for part in (1, 2)]
-    chosen = [min(range(len(STRENGTHS)), key=lambda i: scores[0][s][i][1]) for s in range(SPLITS)]
-    accuracy, log_loss = ([scores[1][s][i][j] for s, i in enumerate(chosen)] for j in (0, 1))
+    _, held_out_loss = score_splits(predictor, link, splits, 1)
+    chosen = held_out_loss.argmin(1, keepdim=True)
+    accuracy, log_loss = (
+        score.gather(1, chosen).squeeze(1).tolist() for score in score_splits(predictor, link, splits, 2)
+    )
     found: dict[str, Any] = {
         "accuracy": statistics.fmean(accuracy),
         "accuracy_error": statistics.stdev(accuracy) / SPLITS**0.5,
         "log_loss": statistics.fmean(log_loss),
         "log_loss_error": statistics.stdev(log_loss) / SPLITS**0.5,
-        "strengths": [STRENGTHS[i] for i in chosen],
+        "strengths": [STRENGTHS[i] for i in chosen.squeeze(1)],
         "seconds": seconds,
     }
     if isinstance(link, InfimalConvolution):
@@ -237,17 +219,15 @@ def train_family(name: str, X: np.ndarray, y: np.ndarray) -> dict[str, Any]:
 
 
 @torch.no_grad()
-def score_splits(predictor: Predictor, link: nn.Module, splits: Any, part: int) -> list[list[tuple[float, float]]]:
-    """Accuracy in % and log-loss, by split and strength, on the rows to choose by (1) or to test on (2)."""
+def score_splits(predictor: Predictor, link: nn.Module, splits: Any, part: int) -> tuple[Tensor, Tensor]:
+    """Accuracy in % and log-loss, (splits, strengths), on the rows to choose by (1) or to test on (2)."""
     x = torch.stack([torch.as_tensor(parts[part], dtype=torch.float32) for parts, _ in splits])
     y = torch.stack([torch.as_tensor(labels[part]) for _, labels in splits])
     x, y = (t.repeat_interleave(len(STRENGTHS), 0) for t in (x, y))
-    parts = [link(predictor(rows)) for rows in x.split(500, 1)]
-    log_p = torch.cat(parts, 1)
+    log_p = torch.cat([link(predictor(rows)) for rows in x.split(500, 1)], 1)
     right = 100.0 * (log_p.argmax(-1) == y).double().mean(1)
     loss = -log_p.gather(-1, y.unsqueeze(-1)).squeeze(-1).double().mean(1)
-    flat = list(zip(right.tolist(), loss.tolist(), strict=True))
-    return [flat[s * len(STRENGTHS) : (s + 1) * len(STRENGTHS)] for s in range(SPLITS)]
+    return right.view(SPLITS, -1), loss.view(SPLITS, -1)
 
 
 def canonical_families(data: Path | None = None, datasets: list[str] = DATASETS) -> dict[str, Any]:
@@ -262,9 +242,10 @@ def canonical_families(data: Path | None = None, datasets: list[str] = DATASETS)
     rows = []
     for dataset in datasets:
         X, y, facts = load(dataset, data)
-        for name, (_, _, canonical) in FAMILIES.items():
-            found = train_family(name, np.asarray(X), np.asarray(y))
-            rows.append(show({"data": facts["label"], "model": name, "canonical": canonical, **found}))
+        for kind, link in FAMILIES:
+            found = train_family(kind, link, np.asarray(X), np.asarray(y))
+            model = {"data": facts["label"], "model": f"{kind}, {link}", "canonical": link != "composite"}
+            rows.append(show(model | found))
     settings = {"splits": SPLITS, "steps": STEPS, "batch": BATCH, "rate": RATE}
     return {"settings": {**settings, "strengths": STRENGTHS, "link_strength": LINK_STRENGTH}, "rows": rows}
 
@@ -398,7 +379,7 @@ def made_up_tables(splits: int = 10) -> dict[str, Any]:
         for seed in range(splits):
             X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.2, random_state=seed, stratify=y)
             for model, runs in found.items():
-                clf = LegendreTronClassifier(random_state=seed) if model == OURS else study.logistic(sparse=False)
+                clf = LegendreTronClassifier(random_state=seed) if model == OURS else study.logistic()
                 with threadpool_limits(1):
                     runs.append(study.fit_and_score(clf, X_train, y_train, X_test, y_test))
         losses = {model: [run["log_loss"] for run in runs] for model, runs in found.items()}

@@ -65,6 +65,10 @@ def make_link_of(n_classes: int) -> Any:
     return make_link("composite", n_classes, init="centred", generator=generator, dtype=torch.float32, **LINK)
 
 
+def make_model(d: int, n_classes: int) -> LinearModel:
+    return LinearModel(torch.zeros(1, d, n_classes - 1), torch.zeros(1, n_classes - 1), [make_link_of(n_classes)])
+
+
 def batch_of(d: int, n_classes: int, rows: int) -> tuple[Any, torch.Tensor, torch.Tensor]:
     random = np.random.default_rng(0)
     X = random.normal(size=(rows, d)).astype(np.float32)
@@ -97,7 +101,7 @@ def measure_steps() -> list[dict[str, Any]]:
     """Seconds of a step on one process: gradient, and Adam."""
     found = []
     for d, n_classes, rows in STEPS:
-        model = LinearModel(torch.zeros(1, d, n_classes - 1), torch.zeros(1, n_classes - 1), [make_link_of(n_classes)])
+        model = make_model(d, n_classes)
         optimizer, rate = Adam(model.flat), torch.tensor([[1e-3]])
         batch = batch_of(d, n_classes, rows)
         gradient = seconds_of(lambda model=model, batch=batch: compute_gradient(model, Layout.alone(), batch))
@@ -134,9 +138,7 @@ def worker(out: str) -> None:
     found: dict[str, Any] = {"rows": [], "classes": []}
     with join_group("cpu") as layout:
         for d, n_classes, rows in STEPS:
-            model = LinearModel(
-                torch.zeros(1, d, n_classes - 1), torch.zeros(1, n_classes - 1), [make_link_of(n_classes)]
-            )
+            model = make_model(d, n_classes)
             batch = batch_of(d, n_classes, rows)
             message = torch.ones_like(model.flat)
             found["rows"].append(
@@ -257,15 +259,6 @@ def on_paper(record: dict[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def round_times(value: Any) -> Any:
-    """Numbers with four digits, which is more than such times have."""
-    if isinstance(value, float):
-        return float(f"{value:.4g}")
-    if isinstance(value, dict):
-        return {key: round_times(one) for key, one in value.items()}
-    return [round_times(one) for one in value] if isinstance(value, list | tuple) else value
-
-
 def scale() -> dict[str, Any]:
     """Times and bytes of training by several processes, and from them the cost of larger problems."""
     found: dict[str, Any] = {
@@ -275,7 +268,10 @@ def scale() -> dict[str, Any]:
         "steps": measure_steps(),
         "processes": measure_processes(),
     }
-    return round_times({**found, "on_paper": on_paper(found)})
+    # four digits are more than such times have
+    return json.loads(
+        json.dumps({**found, "on_paper": on_paper(found)}), parse_float=lambda x: float(f"{float(x):.4g}")
+    )
 
 
 if __name__ == "__main__":

@@ -22,7 +22,6 @@ import torch
 from scipy.special import log_softmax
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, nll_loss
@@ -45,6 +44,7 @@ from legendretron.training.penalty import Penalty
 from legendretron.training.step import Step, make_step
 from legendretron.trons import PiecewiseLinearLink
 from naive import naive_step
+from study import Scaler
 
 BATCH, GPU_BATCH = 64, 256
 LINKS: dict[str, dict[str, Any]] = {
@@ -509,9 +509,6 @@ class Problem(NamedTuple):
     standardize: bool = False
     weights: np.ndarray | None = None
 
-    def scaler(self) -> StandardScaler:
-        return StandardScaler(with_mean=isinstance(self.X, np.ndarray)).fit(self.X, sample_weight=self.weights)
-
 
 def largest_gradient(problem: Problem, X: Any, coef: np.ndarray, intercept: np.ndarray) -> float:
     """Largest entry of the gradient, of coefficients (C, d) for features as they were trained on."""
@@ -533,8 +530,8 @@ def solution_of_ours(model: Any, problem: Problem) -> tuple[np.ndarray, np.ndarr
     """Coefficients in the units of training; the reference class has none."""
     coef, intercept = model.coef_, model.intercept_
     if problem.standardize:
-        units = problem.scaler()
-        if isinstance(problem.X, np.ndarray):
+        units = Scaler().fit(problem.X, sample_weight=problem.weights)
+        if units.with_mean:
             intercept = intercept + coef @ units.mean_
         coef = coef * units.scale_
     return np.vstack([coef, np.zeros(coef.shape[1])]), np.append(intercept, 0.0)
@@ -545,8 +542,7 @@ def fit_theirs(problem: Problem) -> Any:
     model = LogisticRegression(C=1.0 / (problem.alpha * total), tol=problem.tol, max_iter=ITERATIONS)
     if not problem.standardize:
         return model.fit(problem.X, problem.y, sample_weight=problem.weights)
-    scaler = StandardScaler(with_mean=isinstance(problem.X, np.ndarray))
-    return make_pipeline(scaler, model).fit(problem.X, problem.y)[-1]
+    return make_pipeline(Scaler(), model).fit(problem.X, problem.y)[-1]
 
 
 def compare(problem: Problem, rounds: int) -> dict[str, Any]:
@@ -556,7 +552,7 @@ def compare(problem: Problem, rounds: int) -> dict[str, Any]:
         THEIRS: (fit_theirs, lambda model, problem: (model.coef_, model.intercept_)),
     }
     found: dict[str, Any] = {name: {"all_seconds": [], "all_processor_seconds": []} for name in contestants}
-    X = problem.scaler().transform(problem.X) if problem.standardize else problem.X
+    X = Scaler().fit_transform(problem.X) if problem.standardize else problem.X
     for _ in range(rounds):
         for name, (fit, solution) in contestants.items():
             began = time.perf_counter(), time.process_time()

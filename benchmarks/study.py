@@ -7,13 +7,11 @@ import contextlib
 import functools
 import gc
 import importlib
-import math
 import statistics
 import time
 import warnings
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -44,6 +42,7 @@ NOT_RUN = "-"
 LOGISTIC = {"Cs": 10, "l1_ratios": [0], "scoring": "neg_log_loss", "use_legacy_attributes": False}
 LIBSVM = ("letter", "vowel", "vehicle", "glass", "wine", "svmguide2", "iris", "dna", "usps", "news20", "Sensorless")
 FROM_SKLEARN = {"digits": load_digits, "breast cancer": load_breast_cancer}
+TIMES = ("fit_seconds", "fit_cpu_seconds", "predict_seconds")
 FACTS = ("label", "rows", "features", "classes")
 #: One half of the tables of LIBSVM, KEEL and scikit-learn, drawn by seed 0, on which rules for wrong labels were chosen.
 CHOSEN_ON = (
@@ -64,28 +63,40 @@ DISCLOSURE = (
 
 
 class Measure(NamedTuple):
-    """What is measured, the digits it is shown with, and 1 where more is better."""
+    """What is measured, and the digits it is shown with."""
 
     title: str
     digits: int
-    sign: int
 
 
 MEASURES = {
-    "accuracy": Measure("accuracy", 2, 1),
-    "log_loss": Measure("log-loss", 3, -1),
-    "brier": Measure("Brier score", 4, -1),
-    "calibration_error": Measure("expected calibration error", 4, -1),
-    "average_precision": Measure("area under the precision-recall curve", 3, 1),
+    "accuracy": Measure("accuracy", 2),
+    "log_loss": Measure("log-loss", 3),
+    "brier": Measure("Brier score", 4),
+    "calibration_error": Measure("expected calibration error", 4),
+    "average_precision": Measure("area under the precision-recall curve", 3),
 }
+
+
+def sign(name: str) -> int:
+    """1 where more is better, else -1."""
+    return 1 if name in ("accuracy", "average_precision") else -1
 
 
 # --- data and models ---
 
 
-def logistic(sparse: bool) -> Any:
-    """The baseline; sparse features are not centered, which would make them dense."""
-    return make_pipeline(StandardScaler(with_mean=not sparse), LogisticRegressionCV(**{**LOGISTIC, "l1_ratios": (0,)}))
+class Scaler(StandardScaler):
+    """Standard units; sparse features are not centered, which would make them dense."""
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Scaler:
+        self.with_mean = not issparse(X)
+        return super().fit(X, y, sample_weight)
+
+
+def logistic(random_state: Any = None) -> Any:
+    """The baseline, which draws nothing at random."""
+    return make_pipeline(Scaler(), LogisticRegressionCV(**{**LOGISTIC, "l1_ratios": (0,)}))
 
 
 @functools.lru_cache(maxsize=1)  # the next run is of the same data set
@@ -122,7 +133,6 @@ class GivenProbabilities(ClassifierMixin, BaseEstimator):
     def __init__(self, n_classes: int = 2) -> None:
         self.n_classes = n_classes
         self.classes_ = np.arange(n_classes)
-        self.is_fitted_ = True
 
     def fit(self, X: Any, y: Any) -> GivenProbabilities:
         return self
@@ -188,30 +198,23 @@ def scores(y: np.ndarray, p: np.ndarray) -> dict[str, float]:
 # --- a study ---
 
 
-@dataclass(frozen=True)
-class Work:
-    """What a study does with a batch: load the data, and measure run after run, with one thread.
+#: ``measure(run, X, y)`` is a fit and a test, on what ``load(dataset, folder)`` returns with facts about it.
+Measurement = Callable[[Run, Any, Any], dict[str, Any]]
+Load = Callable[[str, Path | None], tuple[Any, Any, dict[str, Any]]]
 
-    It is made of functions of a file. Other processes import these, and so keep data and compiled code between batches.
-    """
 
-    settings: Callable[[str, str], dict[str, Any]]
-    measure: Callable[[Run, Any, Any], dict[str, Any]]
-    load: Callable[[str, Path | None], tuple[Any, Any, dict[str, Any]]]
-
-    def __call__(self, batch: Batch, resources: Resources) -> Outcome:
-        if batch.settings != self.settings(batch.model, batch.dataset):
-            raise ValueError(f"{batch.model} is run with its own settings only, not with others.")
-        torch.set_num_threads(1)
-        with threadpool_limits(1):
-            X, y, facts = self.load(batch.dataset, resources.data)
-            if y is not None:
-                _warm_up_once(self.measure, batch.model, issparse(X))
-            return Outcome(facts, [self.measure(run, X, y) for run in batch.runs])
+def execute(measure: Measurement, load: Load, batch: Batch, resources: Resources) -> Outcome:
+    """Load the data of a batch, and measure run after run, with one thread."""
+    torch.set_num_threads(1)
+    with threadpool_limits(1):
+        X, y, facts = load(batch.dataset, resources.data)
+        if y is not None:
+            _warm_up_once(measure, batch.model, issparse(X))
+        return Outcome(facts, [measure(run, X, y) for run in batch.runs])
 
 
 @functools.cache
-def _warm_up_once(measure: Callable[[Run, Any, Any], dict[str, Any]], model: str, sparse: bool) -> None:
+def _warm_up_once(measure: Measurement, model: str, sparse: bool) -> None:
     """Measure a model on a few made-up rows: imports and compilation are then done."""
     # what is wrong with a model, its first run will say
     with warnings.catch_warnings(), contextlib.suppress(Exception):
@@ -222,22 +225,22 @@ def _warm_up_once(measure: Callable[[Run, Any, Any], dict[str, Any]], model: str
 def declare(
     name: str,
     title: str,
-    measure: Callable[[Run, Any, Any], dict[str, Any]] | None,
+    measure: Measurement | None,
     sections: Callable[[list[Record], Results], list[str]],
     rows: Callable[[Results], list[dict[str, Any]]],
     *,
-    load: Callable[[str, Path | None], tuple[Any, Any, dict[str, Any]]] = load,
+    load: Load = load,
     pictures: Callable[[Results, Path], list[Path]] = lambda results, folder: [],
     **experiment: Any,
 ) -> Experiment:
     """A study as an experiment, whose report is ``name.md`` and ``name.csv``.
 
-    ``measure(run, X, y)`` is a fit and a test, on what ``load(dataset, folder)`` returns with facts about it.
     ``sections(records, results)`` are the parts of the report, the introduction first; ``rows(results)`` those of the CSV
     file; ``pictures(results, folder)`` draws. All else are fields of an experiment.
     """
     if measure is not None:
-        experiment["execute"] = Work(experiment["settings"], measure, load)
+        # other processes import these functions, and so keep data and compiled code between batches
+        experiment["execute"] = functools.partial(execute, measure, load)
 
     def report(records: list[Record], folder: Path) -> list[Path]:
         axes: dict[str, Any] = {"dataset": whole.datasets}
@@ -262,16 +265,10 @@ def against(results: Results, cell: tuple[Any, ...], model: str, other: str, nam
     return results.compare((*cell, model), (*cell, other), name)
 
 
-def verdict(results: Results, cell: tuple[Any, ...], model: str, other: str, name: str) -> str:
+def verdict(results: Results, cell: tuple[Any, ...], model: str, other: str, name: str, level: float = LEVEL) -> str:
     """``better``, ``worse`` or ``=`` by a paired test; empty where there is none."""
     found = None if model == other else against(results, cell, model, other, name)
-    return found.verdict(MEASURES[name].sign, level=LEVEL) if found else ""
-
-
-def geometric_mean(values: Any) -> float:
-    """Geometric mean; NaN of nothing."""
-    values = list(values)
-    return statistics.geometric_mean(values) if values else math.nan
+    return found.verdict(sign(name), level=level) if found else ""
 
 
 def time_ratio(results: Results, cell: tuple[Any, ...], name: str = "fit_seconds") -> float | None:
@@ -286,9 +283,9 @@ def cells_of(results: Results, noise: float | None = None) -> list[tuple[Any, ..
     return [cell for cell in cells if noise is None or cell[1] == noise]
 
 
-def counts(results: Results, cells: Any, model: str, other: str, name: str) -> str:
+def counts(results: Results, cells: Any, model: str, other: str, name: str, level: float = LEVEL) -> str:
     """In how many cells a model is significantly better / worse than another, such as ``5 / 1 of 13``."""
-    words = [word for cell in cells if (word := verdict(results, cell, model, other, name))]
+    words = [word for cell in cells if (word := verdict(results, cell, model, other, name, level))]
     return f"{words.count('better')} / {words.count('worse')} of {len(words)}" if words else NOT_RUN
 
 
@@ -345,7 +342,7 @@ def times_in_words(results: Results, cells: Any, name: str = "fit_seconds") -> s
         return ""
     worst = max(known, key=known.__getitem__)
     return (
-        f"Geometric mean of the ratios over {len(known)} data sets: {geometric_mean(known.values()):.2f}; "
+        f"Geometric mean of the ratios over {len(known)} data sets: {statistics.geometric_mean(known.values()):.2f}; "
         f"largest: {known[worst]:.2f}, on {worst}."
     )
 
@@ -356,7 +353,7 @@ def variants_table(results: Results, cells: Any, variants: Any, other: str, leas
     for name, variant in dict(variants).items():
         if own := ratios(results, cells, variant, other, least=least):
             tested = counts(results, cells, variant, other, "log_loss")
-            lines.append([name, f"{geometric_mean(own):.3f}", f"{len(own)} tables", tested])
+            lines.append([name, f"{statistics.geometric_mean(own):.3f}", f"{len(own)} tables", tested])
     return lines
 
 
@@ -423,12 +420,12 @@ def main(name: str, *, groups: Any = (), noises: Any = None) -> None:
     """Run what the command line asks for of the study of a file, and write the report.
 
     The file is imported by its name, so that other processes keep data and warm models between runs. ``groups`` has words
-    for several models, and ``noises`` the noise levels by their names.
+    for several models, and ``noises`` the noise levels by their names, where these are not the numbers.
     """
     module = importlib.import_module(name)
     experiment = module.EXPERIMENT
     torch.set_num_threads(1)
-    groups = dict(groups)
+    groups, noises = dict(groups), noises or {f"{noise:g}": noise for noise in experiment.noise}
     parser = argparse.ArgumentParser(description=module.__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, help="folder of the data sets; those missing are downloaded or left out")
     parser.add_argument("--out", type=Path, default=Path("results") / experiment.name)
@@ -436,7 +433,7 @@ def main(name: str, *, groups: Any = (), noises: Any = None) -> None:
     parser.add_argument("--jobs", type=int, default=1, help="processes, of one thread each")
     parser.add_argument("--splits", type=int)
     parser.add_argument("--datasets", nargs="+", choices=experiment.datasets)
-    parser.add_argument("--noises", nargs="+", choices=list(noises or ()))
+    parser.add_argument("--noises", nargs="+", choices=list(noises))
     parser.add_argument("--models", nargs="+", choices=[*experiment.models, *groups])
     parser.add_argument("--render", action="store_true", help="run nothing, and write the report of what is there")
     options = parser.parse_args()

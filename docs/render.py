@@ -53,15 +53,11 @@ def link_test_power(bend: float = 0.5) -> str:
 def theory() -> str:
     rows = [
         [
-            row["data"],
-            row["link"],
-            str(row["n_points"]),
-            f"{row['median_asymmetry']:.1e}",
-            f"{row['indefinite_share']:.0%}",
-            f"{row['nonmonotone_share']:.2%}",
+            row["data"], row["link"], str(row["n_points"]), f"{row['median_asymmetry']:.1e}",
+            f"{row['indefinite_share']:.0%}", f"{row['nonmonotone_share']:.2%}",
         ]
         for row in record("theory")["links"]
-    ]
+    ]  # fmt: skip
     head = ["data", "link", "points", "median asymmetry", "indefinite symmetric part", "pairs that move backwards"]
     return table(head, rows)
 
@@ -130,18 +126,20 @@ def bars() -> str:
     return table(["case", "ratio", "wanted", "", "record"], rows)
 
 
+def with_unit(value: float, units: dict[str, float], least: float = 1.0) -> str:
+    """Two digits of a value in the first unit of which it has enough, or in the last one."""
+    unit = next((name for name, one in units.items() if value >= least * one), [*units][-1])
+    return f"{float(f'{value / units[unit]:.2g}'):,.10g} {unit}"
+
+
 def duration(seconds: float) -> str:
-    for unit, size in (("days", 86_400.0), ("hours", 3_600.0), ("minutes", 60.0), ("s", 1.0), ("ms", 1e-3)):
-        if seconds >= size * (2 if size > 1.0 else 1) or unit == "ms":
-            return f"{float(f'{seconds / size:.2g}'):,.10g} {unit}"
-    raise AssertionError
+    if seconds >= 120.0:
+        return with_unit(seconds, {"days": 86_400.0, "hours": 3_600.0, "minutes": 60.0}, least=2.0)
+    return with_unit(seconds, {"s": 1.0, "ms": 1e-3})
 
 
 def size(number_of_bytes: float) -> str:
-    for unit, one in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if number_of_bytes >= one or unit == "kB":
-            return f"{float(f'{number_of_bytes / one:.2g}'):,.10g} {unit}"
-    raise AssertionError
+    return with_unit(number_of_bytes, {"GB": 1e9, "MB": 1e6, "kB": 1e3})
 
 
 def scale_rows() -> str:
@@ -194,15 +192,11 @@ def streaming() -> str:
     """Memory and speed of tables that are read in batches, beside others."""
     rows = [
         [
-            row["contestant"],
-            f"{row['rows']:,}",
-            f"{row['peak_mb']:,.0f} MB",
-            f"{row['seconds']:,.0f} s",
-            f"{speed:,.0f}" if (speed := row.get("rows_per_second")) is not None else "",
-            f"{row['test_log_loss']:.3f}",
+            row["contestant"], f"{row['rows']:,}", f"{row['peak_mb']:,.0f} MB", f"{row['seconds']:,.0f} s",
+            f"{row['rows_per_second']:,.0f}" if "rows_per_second" in row else "", f"{row['test_log_loss']:.3f}",
         ]
         for row in record("streaming")["runs"]
-    ]
+    ]  # fmt: skip
     return table(["", "rows", "peak memory", "time", "rows a second in a pass", "log-loss on other rows"], rows)
 
 

@@ -5,18 +5,9 @@ from zlib import crc32
 
 #: Entries of the catalogue that are others with other settings.
 VARIANTS = {
-    "ficnn_h1_m1",
-    "ficnn_identity",
-    "cpflow_odd",
-    "cpflow_h1_m1",
-    "nested_one",
-    "nested_identity",
-    "composite_identity",
-    "canonical_identity",
-    "one_knot",
-    "cosines",
-    "brier",
-}
+    "ficnn_h1_m1", "ficnn_identity", "cpflow_odd", "cpflow_h1_m1", "nested_one", "nested_identity", "composite_identity",
+    "canonical_identity", "one_knot", "cosines", "brier",
+}  # fmt: skip
 
 
 def is_further(params):
@@ -54,17 +45,11 @@ SLOW = (
     "accelerate/test_losses.py::test_as_by_plain_operations[1.0-sines]",
     "accelerate/test_losses.py::test_as_by_plain_operations[0.1-sines]",
     "potentials/test_properties.py::test_parameter_gradients[cpflow]",
-    "test_export.py::test_heads[cpflow-paper-2-torch.float64]",
 )
 #: Rooms whose tests run one property over many links, sizes and precisions.
 ROOMS_OF_FORMULAS = ("accelerate", "calibration", "links", "losses", "nn", "potentials", "training", "trons")
 #: Cases of a test there that are always run, at most.
 ALWAYS = 8
-#: Rooms where a test of two parameters is run with every value of each, but not with every combination.
-ROOMS_OF_COMBINATIONS = (
-    *ROOMS_OF_FORMULAS, "cli", "datasets", "diagnostics", "distributed", "estimators", "experiments", "paper", "plots",
-    "preprocessing", "report", "streaming", "tests", "tuning",
-)  # fmt: skip
 
 
 def values_of(item):
@@ -86,6 +71,8 @@ def with_every_value(cases):
 def find_further(items):
     """Items of pytest that are marked: those above, and cases of a test that combine what other cases have.
 
+    A test of two parameters is run with every value of each, but not with every combination.
+
     Cases are looked at in an order that is drawn by their names, so that they are the same everywhere.
     """
     further, cases = [], defaultdict(list)
@@ -96,7 +83,7 @@ def find_further(items):
             continue
         elif is_further(item.callspec.params):
             further.append(item)
-        elif item.path.parent.name in ROOMS_OF_COMBINATIONS and item.path.stem != "test_sklearn_checks":
+        elif item.path.stem != "test_sklearn_checks":
             cases[item.path, item.originalname].append(item)
     for (path, _), of_one_test in cases.items():
         ordered = sorted(of_one_test, key=lambda item: crc32(item.name.encode()))

@@ -15,18 +15,10 @@ import torch
 from sklearn.datasets import load_iris
 from torch.utils.data import DataLoader, TensorDataset
 
-import calibration
-import crowd_labels
-import defaults
-import label_noise
-import loss_transfer
-import network
-import noisy_networks
-import other_tables
-import prediction_sets
 from legendretron import MultinomialLogisticClassifier
 from legendretron.cli import main
 from legendretron.experiments import Resources, read_records, sweep
+from legendretron.experiments.results import in_order
 from legendretron.experiments.store import round_floats
 from legendretron.paper import EXPERIMENTS
 from tests.estimators.test_table_classifier import benchmark as mixed_tables
@@ -43,19 +35,9 @@ def imported(path):
 
 
 render = imported(ROOT / "docs" / "render.py")
+STUDIES = [path.stem for path in (ROOT / "benchmarks").glob("*.py") if "EXPERIMENT = study." in path.read_text()]
 #: the paper's experiments and those of benchmarks
-DECLARED = {
-    **EXPERIMENTS,
-    "calibration": calibration.EXPERIMENT,
-    "crowd_labels": crowd_labels.EXPERIMENT,
-    "defaults": defaults.EXPERIMENT,
-    "label_noise": label_noise.EXPERIMENT,
-    "other_tables": other_tables.EXPERIMENT,
-    "loss_transfer": loss_transfer.EXPERIMENT,
-    "network": network.EXPERIMENT,
-    "noisy_networks": noisy_networks.EXPERIMENT,
-    "prediction_sets": prediction_sets.EXPERIMENT,
-}
+DECLARED = {**EXPERIMENTS, **{name: importlib.import_module(name).EXPERIMENT for name in sorted(STUDIES)}}
 
 
 @pytest.mark.parametrize("document", render.TABLES)
@@ -97,9 +79,11 @@ LARGE = ("calibration", "label_noise", "other_tables")
 ])  # fmt: skip
 def test_reports_are_those_of_the_records(folder, tmp_path):
     """What `legendretron reproduce` has written follows from the runs that lie beside it."""
-    records = {record["key"]: record for record in read_records(folder)}
-    name = next(iter(records.values()))["experiment"]
-    again = DECLARED[name].report(in_order(DECLARED[name], records), tmp_path)
+    records = {record["key"]: record for record in read_records(folder)}.values()
+    name = next(iter(records))["experiment"]
+    declared = DECLARED[name]
+    axes = {"dataset": declared.datasets, "model": declared.models, "noise": declared.noise, "size": declared.sizes}
+    again = declared.report(in_order(records, **axes), tmp_path)
     written, made = (cells(path / f"{name}.csv") for path in (folder, tmp_path))
     assert [len(row) for row in made] == [len(row) for row in written]
     assert [pair for rows in zip(made, written, strict=True) for pair in zip(*rows, strict=True) if differ(*pair)] == []
@@ -135,17 +119,6 @@ def test_numbers_in_tables_and_records_are_rounded():
             assert text == str(round_floats(float(text))), path.name
 
 
-def in_order(experiment, records):
-    """Records as the runner hands them over: by data set, model, noise, size and seed."""
-    axes = (experiment.datasets, experiment.models, experiment.noise, experiment.sizes)
-
-    def position(record):
-        values = (record["dataset"], record["model"], record["noise"], record["size"])
-        return (*(axis.index(value) for axis, value in zip(axes, values, strict=True)), record["seed"])
-
-    return sorted(records.values(), key=position)
-
-
 def test_local_links_lead_somewhere():
     for document in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")):
         if "_build" in document.parts:
@@ -159,38 +132,44 @@ def blocks(document, language="python"):
     return re.findall(rf"^```{language}\n(.*?)^```$", (ROOT / "docs" / document).read_text(), re.DOTALL | re.MULTILINE)
 
 
-def test_the_page_on_writing_a_link_runs_and_shows_the_link_that_is_tested(tmp_path, monkeypatch, capsys):
+def run_page(document, **names):
+    """Run the Python of a page, with some names defined; return all names."""
+    exec(compile("\n".join(blocks(document)), document, "exec"), names)
+    return names
+
+
+def run_commands(text):
+    for line in filter(None, text.splitlines()):
+        assert main(shlex.split(line)[1:]) == 0
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """An empty folder to work in, where plots are not shown."""
+    pytest.importorskip("matplotlib").use("Agg")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_the_page_on_writing_a_link_runs_and_shows_the_link_that_is_tested(folder, capsys):
     link, use = blocks("writing_a_link.md")
     module = (ROOT / "tests/leaky_link.py").read_text()
     assert module.endswith(link.removeprefix("import torch"))
-    monkeypatch.chdir(tmp_path)
     exec(compile("import tests.leaky_link\n" + use, "writing_a_link.md", "exec"), {})
     assert "Parameter" in capsys.readouterr().out
-    assert (tmp_path / "iris.safetensors").exists()
+    assert (folder / "iris.safetensors").exists()
 
 
 @pytest.mark.exhaustive
-def test_the_page_on_choosing_runs(tmp_path, monkeypatch, capsys):
-    matplotlib = pytest.importorskip("matplotlib")
-    matplotlib.use("Agg")
-    monkeypatch.chdir(tmp_path)
-    exec(compile("\n".join(blocks("choosing.md")), "choosing.md", "exec"), {})
+def test_the_page_on_choosing_runs(folder, capsys):
+    run_page("choosing.md")
     assert "logistic regression" in capsys.readouterr().out
-    assert (tmp_path / "tuning.png").exists()
-
-
-def section(document, title):
-    """The part of a document under a heading."""
-    text = (ROOT / "docs" / document).read_text()
-    return re.search(rf"^## {title}\n(.*?)(?=^## |\Z)", text, re.DOTALL | re.MULTILINE)[1]
+    assert (folder / "tuning.png").exists()
 
 
 @pytest.mark.exhaustive
-def test_the_page_on_sets_runs(capsys):
-    matplotlib = pytest.importorskip("matplotlib")
-    matplotlib.use("Agg")
-    names = {}
-    exec(compile("\n".join(blocks("guide/sets.md")), "guide", "exec"), names)
+def test_the_page_on_sets_runs(folder, capsys):
+    names = run_page("guide/sets.md")
     held, size = map(float, capsys.readouterr().out.splitlines()[0].split())
     assert held > 0.93
     assert size < 1.5
@@ -199,93 +178,68 @@ def test_the_page_on_sets_runs(capsys):
 
 
 @pytest.mark.exhaustive
-def test_the_section_on_wrong_labels_runs(tmp_path, monkeypatch, capsys):
-    matplotlib = pytest.importorskip("matplotlib")
-    matplotlib.use("Agg")
-    monkeypatch.chdir(tmp_path)
-    python, shell = ("\n".join(blocks("guide/noisy_labels.md", kind)) for kind in ("python", "sh"))
-    names = {}
-    exec(compile(python, "guide", "exec"), names)
+def test_the_page_on_wrong_labels_runs(folder, capsys):
+    names = run_page("guide/noisy_labels.md")
     low, high = names["clf"].noise_rate_interval_
     assert low < np.mean(names["y"] != names["true"]) < high
     assert float(capsys.readouterr().out.split()[-1]) > 0.8  # share of truly wrong labels among the suspicious ones
-    (tmp_path / "suspicious.png").unlink()
+    (folder / "suspicious.png").unlink()
     pd.DataFrame(names["X"], columns=list("abcd")).assign(label=names["y"]).to_csv("train.csv", index=False)
-    for line in shell.splitlines():
-        assert main(shlex.split(line)[1:]) == 0
+    run_commands("\n".join(blocks("guide/noisy_labels.md", "sh")))
     assert "wrong labels: 10 %, as given" in capsys.readouterr().out
     assert pd.read_csv("suspicious.csv").columns.tolist() == ["line", "row_from_0", "label", "suggested", "quality"]
-    assert (tmp_path / "suspicious.png").exists()
+    assert (folder / "suspicious.png").exists()
 
 
 @pytest.mark.exhaustive
-def test_the_section_on_tables_larger_than_memory_runs(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_the_section_on_tables_larger_than_memory_runs(folder):
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(120, 2)), rng.integers(0, 2, 120)
     frame = pd.DataFrame(X, columns=["a", "b"]).assign(label=y)
-    (tmp_path / "folder_of_parquet_files").mkdir()
-    (tmp_path / "folder").mkdir()
+    (folder / "folder_of_parquet_files").mkdir()
+    (folder / "folder").mkdir()
     frame.assign(id=np.arange(120)).to_parquet("folder_of_parquet_files/0.parquet", index=False)
-    frame.to_parquet("part-0.parquet", index=False)
-    frame.to_parquet("folder/0.parquet", index=False)
+    for name in ("part-0", "train-0", "test-0", "folder/0"):
+        frame.to_parquet(f"{name}.parquet", index=False)
     frame.to_csv("test-0.csv", index=False)
     np.save("X.npy", X)
     names = {"y": y, "torch_data_loader": DataLoader(TensorDataset(torch.as_tensor(X), torch.as_tensor(y)))}
     names |= {"X1": X[:50], "y1": y[:50], "X2": X[50:], "y2": y[50:], "weight2": np.ones(70)}
-    text = section("guide/large_data.md", "Tables larger than memory")
-    for block in re.findall(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE):
-        exec(compile(block, "guide", "exec"), names)
-    for line in re.findall(r"^```sh\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)[0].splitlines():
-        assert main(shlex.split(line)[1:]) == 0
+    text = (ROOT / "docs/guide/large_data.md").read_text()
+    section = re.search(r"^## Tables larger than memory\n(.*?)(?=^## |\Z)", text, re.DOTALL | re.MULTILINE)[1]
+    for language, block in re.findall(r"^```(python|sh)\n(.*?)^```$", section, re.DOTALL | re.MULTILINE):
+        if language == "python":
+            exec(compile(block, "guide", "exec"), names)
+        else:
+            run_commands(block)
     assert len(pd.read_parquet("predictions.parquet")) == 120
 
 
 @pytest.mark.exhaustive
-def test_the_comparison_for_very_many_rows_runs(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    rng = np.random.default_rng(0)
-    frame = pd.DataFrame(rng.normal(size=(120, 2)), columns=["a", "b"]).assign(label=rng.integers(0, 2, 120))
-    for name in ("train", "test"):
-        frame.to_parquet(f"{name}-0.parquet", index=False)
-    text = section("guide/large_data.md", "Tables larger than memory")
-    _, shell = re.findall(r"^```sh\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
-    for line in shell.splitlines():
-        assert main(shlex.split(line)[1:]) == 0
-
-
-@pytest.mark.exhaustive
-def test_the_section_on_text_dates_and_gaps_runs(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    (shell,), (python,) = (blocks("guide/mixed_tables.md", kind) for kind in ("sh", "python"))
+def test_the_page_on_text_dates_and_gaps_runs(folder, capsys):
     frame, y = mixed_tables.titanic()
     frame.assign(survived=y).to_csv("titanic.csv", index=False)
-    for line in shell.splitlines():
-        assert main(shlex.split(line)[1:]) == 0
+    run_commands(*blocks("guide/mixed_tables.md", "sh"))
     assert pd.read_csv("predictions.csv").columns.tolist() == ["ticket", "prediction", "p(0)", "p(1)"]
     capsys.readouterr()
     with pytest.warns(UserWarning, match="'Sweden  Worcester, MA' and 'Sweden Worcester, MA'"):
-        exec(compile(python, "guide", "exec"), {})
+        run_page("guide/mixed_tables.md")
     assert "'sex=female': " in capsys.readouterr().out
-    assert (tmp_path / "clf.onnx").exists()
+    assert (folder / "clf.onnx").exists()
 
 
 @pytest.mark.exhaustive
-def test_the_section_on_finished_classifiers_runs(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    names = {}
-    for python in blocks("guide/calibration.md"):
-        exec(compile(python, "guide", "exec"), names)
+def test_the_page_on_finished_classifiers_runs(folder):
+    names = run_page("guide/calibration.md")
     y = names["y"][1200:]
     before = names["forest"].predict_proba(names["X"][1200:])
     own = [np.log(np.maximum(p[np.arange(len(y)), y], 1e-15)).mean() for p in (before, names["p"])]
     assert own[1] > own[0] + 0.1
-    assert (tmp_path / "calibrator.onnx").exists()
+    assert (folder / "calibrator.onnx").exists()
 
 
 @pytest.mark.exhaustive
-def test_the_commands_for_finished_classifiers_run(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_the_commands_for_finished_classifiers_run(folder):
     (shell,) = blocks("guide/calibration.md", "sh")
     X, y = load_iris(return_X_y=True)
     order = np.random.default_rng(0).permutation(len(y))
@@ -298,9 +252,9 @@ def test_the_commands_for_finished_classifiers_run(tmp_path, monkeypatch):
         p = pd.DataFrame(model.predict_proba(rest[name][list("abcd")]), columns=["0", "1", "2"])
         p.assign(label=rest[name]["label"].to_numpy()).to_csv(f"{file}.csv", index=False)
     written = []
-    for line in filter(None, shell.splitlines()):
-        assert main(shlex.split(line)[1:]) == 0
+    for line in shell.splitlines():
+        run_commands(line)
         if " predict " in line:
             written.append(pd.read_csv("probabilities.csv"))
-    assert (tmp_path / "reliability.png").exists()
+    assert (folder / "reliability.png").exists()
     pd.testing.assert_frame_equal(*written, rtol=1e-6)  # the same model, calibrated in two ways

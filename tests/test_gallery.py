@@ -23,12 +23,12 @@ def test_every_display_is_shown_in_an_example():
 # --- the examples run as a reader would run them, only shorter ---
 
 
+@pytest.mark.exhaustive  # most of their time goes into importing torch and other libraries
 @pytest.mark.parametrize(("script", "arguments", "least"), [
-    # most of their time goes into importing torch and other libraries
-    pytest.param("train_loop.py", ["--epochs", "5"], 0.9, marks=pytest.mark.exhaustive),
-    pytest.param("lightning_module.py", ["--epochs", "5"], 0.9, marks=pytest.mark.exhaustive),
-    pytest.param("huggingface_trainer.py", ["--epochs", "5", "--rows", "1000"], 0.5, marks=pytest.mark.exhaustive),
-    pytest.param("skorch_net.py", ["--epochs", "10"], 0.9, marks=pytest.mark.exhaustive),
+    ("train_loop.py", ["--epochs", "5"], 0.9),
+    ("lightning_module.py", ["--epochs", "5"], 0.9),
+    ("huggingface_trainer.py", ["--epochs", "5", "--rows", "1000"], 0.5),
+    ("skorch_net.py", ["--epochs", "10"], 0.9),
 ])  # fmt: skip
 def test_networks(tmp_path, script, arguments, least):
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}

@@ -250,39 +250,25 @@ def test_training_goes_on_with_the_link_of_the_first_fit(change):
         model.partial_fit(X, y)
 
 
-class OneSlope(Link):
-    """As in the guide, with one slope, and all of the ways to forget the run axes below."""
-
-    def __init__(self, n_classes, *, run_shape=(), device=None, dtype=None):
-        super().__init__(n_classes, run_shape)
-        self.log_slope = nn.Parameter(torch.zeros(*self.run_shape, 1, device=device, dtype=dtype))
-
-    def _log_odds(self, z):
-        return z * self.log_slope.exp().unsqueeze(-2)
-
-    def _from_log_odds(self, log_odds):
-        return log_odds / self.log_slope.exp().unsqueeze(-2)
+class NoRowAxis(LeakyLink):
+    def _slope(self):
+        return self.log_slope.exp()
 
 
-class NoRowAxis(OneSlope):
-    def _log_odds(self, z):
-        return z * self.log_slope.exp()
-
-
-class NoRunShape(OneSlope):
+class NoRunShape(LeakyLink):
     def __init__(self, n_classes):
-        super().__init__(n_classes)
+        super().__init__(n_classes, per_class=False)
 
-    def _log_odds(self, z):
-        return z * self.log_slope.exp()[0]
+    def _slope(self):
+        return self.log_slope.exp()[0]
 
 
-class TooWide(OneSlope):
+class TooWide(LeakyLink):
     def _log_odds(self, z):
         return torch.cat([z, z[..., :1]], dim=-1)
 
 
-class NarrowProba(OneSlope):
+class NarrowProba(LeakyLink):
     def _log_proba(self, z):
         return torch.log_softmax(z, dim=-1)
 
@@ -290,7 +276,6 @@ class NarrowProba(OneSlope):
 @pytest.mark.parametrize("link", [NoRowAxis, NoRunShape])
 @pytest.mark.parametrize("strengths", [GIVEN, {}], ids=["given", "chosen"])
 def test_a_link_that_forgets_the_run_axes_is_refused_before_training(link, strengths):
-    fitted(OneSlope(3))
     model = LegendreTronClassifier(link(3), max_epochs=5, random_state=0, **strengths)
     with pytest.raises(ValueError, match=rf"{link.__name__} does not compute several runs at once.*unsqueeze\(-2\)"):
         model.fit(X, y)

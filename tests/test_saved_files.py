@@ -18,7 +18,7 @@ import pytest
 import torch
 
 import legendretron
-from legendretron import LegendreCalibrator, LegendreTronClassifier, MultinomialLogisticClassifier, TableClassifier
+from legendretron import LegendreCalibrator, MultinomialLogisticClassifier, TableClassifier
 from legendretron._internal import artifacts
 from legendretron._internal.artifacts import FORMAT, _checksum, load_state, read_kind, save_state
 from legendretron.estimators.resuming import ChosenStrengths
@@ -38,29 +38,12 @@ FRAME = pd.DataFrame({"number": X[:, 0], "word": np.array(["a", "b", "c"])[Y]})
 MATRIX = np.array([[0.8, 0.2], [0.3, 0.7]])
 
 
-def probabilities(model):
-    return model.predict_proba(X)
-
-
-def save_table(path):
-    TableClassifier(MultinomialLogisticClassifier(alpha=0.1)).fit(FRAME, Y).save(path)
-
-
-def save_progress(path):
-    save_checkpoint(path, "checkpoint", "this fit", {"weight": Z})
-
-
-def progress_of(path):
-    return load_checkpoint(path, "checkpoint", "this fit", lambda state: state["weight"])
+def model_kind(name, make, rows=X):
+    return lambda path: make().save(path), getattr(legendretron, name).load, lambda model: model.predict_proba(rows)
 
 
 def strengths_in(path):
     return ChosenStrengths(path.with_suffix(""), "this fit")
-
-
-def save_strengths(path):
-    noise = FoundNoise(0.2, 1.0, 0.0, 0.15, 0.1, 0.2)
-    strengths_in(path).save(Tuning(Candidate(0.1, np.inf), [], noise=noise, noise_matrix=MATRIX))
 
 
 #: how a file is made, how it is loaded, and what is asked of what was loaded
@@ -75,21 +58,21 @@ KINDS = {
         load_loss,
         lambda loss: loss(Z, torch.zeros(5, dtype=torch.int64)),
     ),
-    "LegendreTronClassifier": (lambda path: FITTED["ficnn"]().save(path), LegendreTronClassifier.load, probabilities),
-    "MultinomialLogisticClassifier": (
-        lambda path: FITTED["matrix"]().save(path),
-        MultinomialLogisticClassifier.load,
-        probabilities,
+    "LegendreTronClassifier": model_kind("LegendreTronClassifier", FITTED["ficnn"]),
+    "MultinomialLogisticClassifier": model_kind("MultinomialLogisticClassifier", FITTED["matrix"]),
+    "TableClassifier": model_kind(
+        "TableClassifier", lambda: TableClassifier(MultinomialLogisticClassifier(alpha=0.1)).fit(FRAME, Y), FRAME
     ),
-    "TableClassifier": (save_table, TableClassifier.load, lambda model: model.predict_proba(FRAME)),
-    "LegendreCalibrator": (
-        lambda path: LegendreCalibrator().fit(X, Y > 0).save(path),
-        LegendreCalibrator.load,
-        probabilities,
+    "LegendreCalibrator": model_kind("LegendreCalibrator", lambda: LegendreCalibrator().fit(X, Y > 0)),
+    "checkpoint": (
+        lambda path: save_checkpoint(path, "checkpoint", "this fit", {"weight": Z}),
+        lambda path: load_checkpoint(path, "checkpoint", "this fit", lambda state: state["weight"]),
+        lambda weight: weight.clone(),
     ),
-    "checkpoint": (save_progress, progress_of, lambda weight: weight.clone()),
     "choice of strengths": (
-        save_strengths,
+        lambda path: strengths_in(path).save(
+            Tuning(Candidate(0.1, np.inf), [], noise=FoundNoise(0.2, 1.0, 0.0, 0.15, 0.1, 0.2), noise_matrix=MATRIX)
+        ),
         lambda path: strengths_in(path).load_or(None),
         lambda tuning: tuning.noise_matrix.copy(),
     ),
@@ -227,14 +210,10 @@ def test_every_flipped_byte_is_noticed(kind, contents, path):
 
 
 @every_kind
-@pytest.mark.parametrize("keep", [5, 200, -1])
-def test_truncated(kind, keep, contents, path):
-    path.write_bytes(contents[kind][:keep])
-    refused(kind, path, "damaged or not a file of legendretron|of legendretron; choose another path")
-
-
-@every_kind
-def test_tampered_settings_are_noticed(kind, contents, path):
+def test_truncated_and_tampered_files_are_noticed(kind, contents, path):
+    for keep in (5, 200, -1):
+        path.write_bytes(contents[kind][:keep])
+        refused(kind, path, "damaged or not a file of legendretron|of legendretron; choose another path")
     header, data = unpack(contents[kind])
     header["__metadata__"]["state"] = header["__metadata__"]["state"].replace("{", '{"more": 1, ', 1)
     path.write_bytes(pack(header, data))
@@ -270,13 +249,11 @@ def test_a_file_in_another_format_tells_what_to_do(kind, written, library, conte
 @every_kind
 def test_a_field_or_a_tensor_too_many_or_too_few(kind, contents, path):
     path.write_bytes(contents[kind])
-    for name in read(path):
+    changes = [lambda state, name=name: state.pop(name) for name in read(path)]
+    changes += [lambda state, value=value: state.update(more=value) for value in (1, torch.zeros(1))]
+    for change in changes:
         path.write_bytes(contents[kind])
-        forge(path, lambda state, name=name: state.pop(name))
-        refused(kind, path, "must have the fields")
-    for value in (1, torch.zeros(1)):
-        path.write_bytes(contents[kind])
-        forge(path, lambda state, value=value: state.update(more=value))
+        forge(path, change)
         refused(kind, path, "must have the fields")
 
 

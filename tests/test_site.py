@@ -23,12 +23,15 @@ def test_every_public_module_is_in_the_reference():
     assert sorted(listed) == ROOMS
 
 
+def public_of(room):
+    module = importlib.import_module(f"legendretron.{room}")
+    return [getattr(module, name) for name in module.__all__]
+
+
 @pytest.mark.parametrize("room", ROOMS)
 def test_every_public_class_and_function_has_an_example(room):
-    module = importlib.import_module(f"legendretron.{room}")
-    public = {name: getattr(module, name) for name in module.__all__}
-    objects = {name: value for name, value in public.items() if inspect.isclass(value) or inspect.isfunction(value)}
-    assert [name for name, value in objects.items() if "Examples\n--------" not in (inspect.getdoc(value) or "")] == []
+    objects = [value for value in public_of(room) if inspect.isclass(value) or inspect.isfunction(value)]
+    assert [value for value in objects if "Examples\n--------" not in (inspect.getdoc(value) or "")] == []
 
 
 def described_in(text):
@@ -41,8 +44,7 @@ def described_in(text):
 @pytest.mark.parametrize("room", ROOMS)
 def test_parameters_are_described_in_at_most_three_lines(room):
     """The long story belongs to the notes of the class, or to the guide."""
-    module = importlib.import_module(f"legendretron.{room}")
-    public = [getattr(module, name) for name in module.__all__]
+    public = public_of(room)
     members = [member for value in public if inspect.isclass(value) for _, member in inspect.getmembers(value)]
     own = [value for value in (*public, *members) if str(getattr(value, "__module__", "")).startswith("legendretron.")]
     texts = {inspect.getdoc(value) or "" for value in own}

@@ -6,7 +6,6 @@ import sys
 import venv
 import zipfile
 from importlib import metadata
-from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
@@ -39,23 +38,18 @@ def test_the_wheel_holds_the_library_and_nothing_else(wheel):
     assert modules == {name for name in names if name.endswith(".py")}
 
 
-def declared(requirements):
-    """The distributions that a user gets for requirements, with what those require in turn."""
-    found, waiting = {}, [Requirement(text) for text in requirements]
+def required_by(distribution, extras):
+    """A distribution, and those that a user gets with it and with some of its extras."""
+    found, waiting = {}, [(distribution, {"", *extras})]
     while waiting:
-        wanted = waiting.pop()
-        if wanted.marker is not None and not wanted.marker.evaluate({"extra": ""}):
-            continue
-        distribution = metadata.distribution(wanted.name)
-        known = found.setdefault(distribution.name, set())
-        new = ({""} | wanted.extras) - known
+        distribution, extras = waiting.pop()
+        _, known = found.setdefault(distribution.name, (distribution, set()))
+        new = extras - known
         known |= new
-        for text in distribution.requires or []:
-            needed = Requirement(text)
+        for needed in map(Requirement, distribution.requires or []):
             if any(needed.marker is None or needed.marker.evaluate({"extra": extra}) for extra in new):
-                needed.marker = None
-                waiting.append(needed)
-    return [metadata.distribution(name) for name in found]
+                waiting.append((metadata.distribution(needed.name), {"", *needed.extras}))
+    return [distribution for distribution, _ in found.values()]
 
 
 def install(wheel, folder, extras=()):
@@ -65,29 +59,16 @@ def install(wheel, folder, extras=()):
     """
     venv.create(folder, symlinks=True)
     python = folder / "bin" / "python"
-    found = subprocess.run(
-        [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    with zipfile.ZipFile(wheel) as content:
-        (name,) = [name for name in content.namelist() if name.endswith(".dist-info/METADATA")]
-        own = content.read(name).decode()
-    requirements = [
-        needed
-        for needed in map(Requirement, re.findall(r"^Requires-Dist: (.+)$", own, re.MULTILINE))
-        if needed.marker is None or any(needed.marker.evaluate({"extra": extra}) for extra in ("", *extras))
-    ]
-    for needed in requirements:
-        needed.marker = None
-    packages = Path(found.stdout.strip())
-    for distribution in declared(map(str, requirements)):
+    command = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--no-deps", str(wheel)]
+    subprocess.run(command, check=True, capture_output=True)
+    (packages,) = folder.glob("lib/python*/site-packages")
+    (installed,) = metadata.distributions(name="legendretron", path=[str(packages)])
+    for distribution in required_by(installed, extras):
         for part in {file.parts[0] for file in distribution.files if file.parts[0] != ".."}:
             if part != "__pycache__" and not (packages / part).exists():
                 (packages / part).symlink_to(distribution.locate_file(part))
     assert not (packages / "sphinx").exists()
     assert not (packages / "ray").exists()
-    command = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--no-deps", str(wheel)]
-    subprocess.run(command, check=True, capture_output=True)
     return python
 
 
