@@ -1,6 +1,8 @@
 """Draw the rooms (subpackages) of the library and their imports, and write the table in CONTRIBUTING.md.
 
     python docs/rooms.py
+    python docs/rooms.py --lines           # lines and files of each room
+    python docs/rooms.py --lines 0a1b2c3   # beside those of a commit
 
 Imports are read from the code: those inside functions and those for type checkers alone count as well. There must be no
 import cycle of files, and no import of a room from one above it. A test checks both, and the table.
@@ -8,9 +10,12 @@ import cycle of files, and no import of a room from one above it. A test checks 
 
 from __future__ import annotations
 
+import argparse
 import ast
 import functools
 import re
+import subprocess
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,17 +29,61 @@ PACKAGE = ROOT / "src" / "legendretron"
 
 #: From the bottom up: a room imports only from those before it.
 ROOMS = (
-    "_internal", "streaming", "datasets", "preprocessing", "export", "simplex", "projected_categorical", "potentials",
-    "links", "accelerate", "losses", "nn", "training", "calibration", "diagnostics", "tuning", "networks", "estimators",
-    "trons", "plots", "report", "distributed", "experiments", "paper", "cli",
-)  # fmt: skip
+    *(
+        "_internal",
+        "streaming",
+        "datasets",
+        "preprocessing",
+        "export",
+        "simplex",
+        "projected_categorical",
+        "potentials",
+        "links",
+        "accelerate",
+        "losses",
+    ),
+    *(
+        "nn",
+        "training",
+        "calibration",
+        "diagnostics",
+        "tuning",
+        "networks",
+        "estimators",
+        "trons",
+        "plots",
+        "report",
+        "distributed",
+        "experiments",
+        "paper",
+        "cli",
+    ),
+)
 #: Where a room is drawn, from left to right, so that few arrows cross; how high follows from the imports.
 COLUMNS = {
-    "experiments": -0.8, "trons": -3.0, "plots": 0.1, "report": 1.4, "estimators": -3.2, "networks": -2.2, "tuning": -1.9,
-    "diagnostics": 0.1, "losses": -0.3, "nn": 1.9, "training": -1.9, "calibration": -2.0, "links": -0.8, "potentials": -0.9,
-    "projected_categorical": 1.7, "export": -3.7, "preprocessing": -6.1, "simplex": 0.2, "datasets": -7.6,
-    "distributed": 3.0, "accelerate": -1.2, "streaming": -8.3,
-}  # fmt: skip
+    "experiments": -0.8,
+    "trons": -3.0,
+    "plots": 0.1,
+    "report": 1.4,
+    "estimators": -3.2,
+    "networks": -2.2,
+    "tuning": -1.9,
+    "diagnostics": 0.1,
+    "losses": -0.3,
+    "nn": 1.9,
+    "training": -1.9,
+    "calibration": -2.0,
+    "links": -0.8,
+    "potentials": -0.9,
+    "projected_categorical": 1.7,
+    "export": -3.7,
+    "preprocessing": -6.1,
+    "simplex": 0.2,
+    "datasets": -7.6,
+    "distributed": 3.0,
+    "accelerate": -1.2,
+    "streaming": -8.3,
+}
 Graph = dict[str, set[str]]
 
 
@@ -125,15 +174,21 @@ def with_map(text: str) -> str:
     return re.sub(r"(?<=<!-- rooms -->\n).*?(?=\n<!-- /rooms -->)", lambda _: house_map(), text, flags=re.DOTALL)
 
 
+def floors(rooms: Graph) -> dict[str, int]:
+    """Length of the longest chain of imports below each room."""
+    found: dict[str, int] = {}
+    for room in ROOMS:
+        found[room] = max((found[other] + 1 for other in rooms[room]), default=0)
+    return found
+
+
 def draw(path: Path) -> None:
     """Draw rooms as boxes and imports as arrows, without imports that are implied by others."""
     import matplotlib.pyplot as plt
 
     rooms = between_rooms(imports())
     needed = {a: {b for b in rooms[a] if not any(b in _reachable(rooms, c) for c in rooms[a] - {b})} for a in rooms}
-    floor: dict[str, int] = {}  # length of the longest chain of imports below each room
-    for room in ROOMS:
-        floor[room] = max((floor[other] + 1 for other in rooms[room]), default=0)
+    floor = floors(rooms)
     place = {room: (COLUMNS.get(room, 0.0), 0.95 * floor[room]) for room in ROOMS}
     figure, axes = plt.subplots(figsize=(9, 9))
     box = {"boxstyle": "round,pad=0.45", "ec": "0.3"}
@@ -168,7 +223,38 @@ def _to_edge(box: Text, along: np.ndarray) -> float:
     return 72.0 / box.figure.dpi * pixels
 
 
+def sizes(commit: str | None = None) -> dict[str, tuple[int, int]]:
+    """Lines and files of each room, and of tests, benchmarks and examples, of the working tree or of a commit."""
+    lines, files = Counter[str](), Counter[str]()
+    command = ["git", "grep", "-c", "", *([commit] if commit else []), "--", "*.py"]
+    for line in subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.splitlines():
+        path, _, count = line.removeprefix(f"{commit}:").rpartition(":")
+        parts = path.removeprefix("src/legendretron/").split("/")
+        name = parts[0].removesuffix(".py") if path.startswith("src/") else f"({parts[0]})"
+        lines[name] += int(count)
+        files[name] += 1
+    return {name: (lines[name], files[name]) for name in lines}
+
+
+def print_sizes(commit: str | None) -> None:
+    now, before = sizes(), sizes(commit) if commit else {}
+    known = [*(room for room in ROOMS if room in now or room in before), *sorted((set(now) | set(before)) - set(ROOMS))]
+    print(f"{'room':24}{'lines':>8}{'files':>7}" + (f"{commit:>12}{'files':>7}" if commit else ""))
+    for name in known:
+        row = [now.get(name, (0, 0)), *([before.get(name, (0, 0))] if commit else [])]
+        print(
+            f"{name:24}"
+            + "".join(f"{n_lines:{8 + 4 * bool(i)},}{n_files:7,}" for i, (n_lines, n_files) in enumerate(row))
+        )
+
+
 def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--lines", nargs="?", const="", metavar="COMMIT", help="print lines and files of each room")
+    options = parser.parse_args()
+    if options.lines is not None:
+        print_sizes(options.lines or None)
+        return
     graph = imports()
     for circle in circles(graph):
         print("cycle:", ", ".join(circle))
