@@ -32,6 +32,8 @@ from tests.leaky_link import LeakyLink
 CLASSES = (2, 3, 10, 100)
 LEADING = ((), (5,), (2, 3))
 RUNS = ((), (3,))
+#: leading axes of rows, and run axes in front of them
+SHAPES = (((), ()), ((5,), (3,)), ((2, 3), ()))
 
 
 def generator(*key: object) -> torch.Generator:

@@ -118,7 +118,7 @@ class ProjectedCategorical(ExponentialFamily):
     @property
     def _all_probs(self) -> Tensor:
         """Probabilities of all classes, exactly those given where probabilities were given."""
-        return lift(self.probs) if "probs" in self.__dict__ and not self._by_logits else self.log_probs.exp()
+        return self.log_probs.exp() if self._by_logits else lift(self.probs)
 
     @property
     def _natural_params(self) -> tuple[Tensor, ...]:
@@ -135,7 +135,7 @@ class ProjectedCategorical(ExponentialFamily):
     @property
     def mode(self) -> Tensor:
         """The most probable draw, shape (..., K)."""
-        return self._indicators(self.log_probs.argmax(-1))
+        return self._draws()[self.log_probs.argmax(-1)]
 
     @property
     def variance(self) -> Tensor:
@@ -147,14 +147,10 @@ class ProjectedCategorical(ExponentialFamily):
         """``diag(p~) - p~ p~^T``, shape (..., K, K)."""
         return softmax_plus_jacobian(self._all_probs)
 
-    def _indicators(self, classes: Tensor) -> Tensor:
-        return self._draws()[classes]
-
     @property
     def _given(self) -> Tensor:
         """Whichever parameter was given, without computing the other."""
-        given = self.__dict__.get("probs")
-        return self.logits if given is None else given
+        return self.logits if self._by_logits else self.probs
 
     def _draws(self) -> Tensor:
         """All C draws in class order, shape (C, K)."""
@@ -164,7 +160,7 @@ class ProjectedCategorical(ExponentialFamily):
     @torch.no_grad()
     def sample(self, sample_shape: Any = torch.Size()) -> Tensor:  # noqa: B008
         """Draw indicator vectors of shape ``(*sample_shape, ..., K)``."""
-        return self._indicators(Categorical(probs=self._all_probs, validate_args=False).sample(sample_shape))
+        return self._draws()[Categorical(probs=self._all_probs, validate_args=False).sample(sample_shape)]
 
     def log_prob(self, value: Tensor) -> Tensor:
         """Log-probability of indicator vectors of shape (..., K)."""

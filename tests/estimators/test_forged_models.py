@@ -136,9 +136,9 @@ FORGERIES = {
     # tensors
     "no intercept of a block": (
         *("ficnn", tensor("link", "tensors", "blocks.1.bias", of=lambda t: None)),
-        "a tensor 'blocks.1.bias', which is missing",
+        "by its settings, the link has the tensors .*'blocks.1.bias'",
     ),
-    "one tensor too many": ("softmax", setting("link", "tensors", "extra", to=torch.zeros(1)), "do not include .*'extra'"),
+    "one tensor too many": ("softmax", setting("link", "tensors", "extra", to=torch.zeros(1)), "has the tensors .*'extra'"),
     "coefficients of integers": ("softmax", tensor("coef", of=torch.Tensor.long), "coef must be finite values of float32 or"),
     "moments of another shape": (
         *("online", tensor("moments", "second", of=lambda t: t[:, :-1].clone())),

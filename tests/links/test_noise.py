@@ -113,7 +113,7 @@ def test_other_matrices_do_not():
     assert not link.is_canonical
     jacobian = link.jacobian(z)
     assert (jacobian - jacobian.mT).abs().max() > 1e-3
-    with pytest.raises(NotCanonicalError, match="because of the noise"):
+    with pytest.raises(NotCanonicalError, match="NoisyLink with n_classes=4 is not the gradient"):
         link.potential(z)
     pi = torch.tensor(np.random.default_rng(seed).dirichlet(np.ones(c)))
     replaced = 0.7 * torch.eye(c, dtype=torch.float64) + 0.3 * pi

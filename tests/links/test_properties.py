@@ -1,22 +1,17 @@
 """What every link must satisfy, over the whole catalogue."""
 
-import copy
-
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from safetensors.torch import load_file, save_file
 
 from legendretron.links import CompositeLink, Link, NotCanonicalError, SoftmaxLink
 from legendretron.simplex import append_reference
 from tests.catalogue import (
     CLASSES,
-    LEADING,
     LINKS,
     LINKS_OF_MANY,
-    LINKS_OF_TWO,
-    RUNS,
+    SHAPES,
     derivatives,
     links_with,
     make_link,
@@ -30,8 +25,7 @@ every_link_and_c = pytest.mark.parametrize(("name", "c"), links_with(*CLASSES))
 
 
 @every_link_and_c
-@pytest.mark.parametrize("leading", LEADING)
-@pytest.mark.parametrize("runs", RUNS)
+@pytest.mark.parametrize(("leading", "runs"), SHAPES)
 def test_probabilities_and_round_trip(name, c, leading, runs):
     link = make_link(name, c, runs)
     z = normal(*runs, *leading, c - 1, key="z", scale=3.0)
@@ -62,8 +56,7 @@ def test_round_trip_over_the_range(name, data):
 
 
 @every_link_and_c
-@pytest.mark.parametrize("leading", LEADING)
-@pytest.mark.parametrize("runs", RUNS)
+@pytest.mark.parametrize(("leading", "runs"), SHAPES)
 def test_jacobian_against_autograd(name, c, leading, runs):
     link = make_link(name, c, runs)
     z = normal(*runs, *leading, c - 1, key="z").requires_grad_()
@@ -155,24 +148,6 @@ def test_float32_is_close_to_float64(name, c):
     assert torch.allclose(single(z.float()).double(), exact(z), rtol=1e-4, atol=1e-4)
     back = single.link_from_log(single(z.float()))
     assert torch.allclose(back.double(), z, rtol=1e-4, atol=1e-4)
-
-
-@pytest.mark.parametrize(("name", "c"), links_with(2, 3))
-def test_safetensors_round_trip_is_bit_equal(name, c, tmp_path):
-    link = make_link(name, c)
-    z = normal(20, c - 1, key="z")
-    state = link.state_dict()
-    other = (
-        LINKS_OF_TWO[name]()
-        if c == 2 and name in LINKS_OF_TWO
-        else LINKS_OF_MANY[name](c, generator=None, dtype=z.dtype)
-    )
-    if state:
-        save_file(state, tmp_path / "link.safetensors")
-        state = load_file(tmp_path / "link.safetensors")
-    other.load_state_dict(state)
-    assert torch.equal(other(z), link(z))
-    assert torch.equal(copy.deepcopy(link)(z), link(z))
 
 
 def test_a_canonical_link_has_to_define_its_potential():

@@ -1,5 +1,6 @@
 """Losses and links in files."""
 
+import copy
 import resource
 import sys
 
@@ -19,7 +20,7 @@ from legendretron.losses import (
     load_loss,
     save_loss,
 )
-from tests.catalogue import LINKS, LINKS_OF_TWO, make_link, normal
+from tests.catalogue import LINKS_OF_TWO, links_with, make_link, normal
 from tests.saved_files import forge, write
 
 LOSSES = {
@@ -52,16 +53,17 @@ def test_round_trip_of_a_loss(name, tmp_path):
     assert [path.name for path in (tmp_path / "folder").iterdir()] == ["loss"]
 
 
-@pytest.mark.parametrize("name", LINKS)
-def test_round_trip_of_a_link(name, tmp_path):
-    link = make_link(name, 2)
+@pytest.mark.parametrize(("name", "c"), links_with(2, 3))
+def test_round_trip_of_a_link(name, c, tmp_path):
+    link = make_link(name, c)
     before = torch.random.get_rng_state()
     save_link(link, tmp_path / "link")
     again = load_link(tmp_path / "link")
     assert torch.equal(torch.random.get_rng_state(), before)
     assert [n for n, _ in again.named_parameters()] == [n for n, _ in link.named_parameters()]
-    z = normal(8, 1, key="z")
+    z = normal(8, c - 1, key="z")
     assert torch.equal(again(z), link.eval()(z))
+    assert torch.equal(copy.deepcopy(link)(z), link(z))
 
 
 FORGERIES = {

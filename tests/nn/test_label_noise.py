@@ -219,7 +219,7 @@ def test_the_rate_is_learned():
         (True, "got True"),
         (0.8, "from 0 to below 0.8 for 5 classes, got 0.8"),
         (float("nan"), "got nan"),
-        (torch.eye(4), r"shape \(5, 5\) if it is a matrix.*got shape \(4, 4\)"),
+        (torch.eye(4), r"of shape \(5, 5\), a row for each true class, got tensor"),
         (2 * torch.eye(C), "label_noise is not a matrix of transition probabilities: .*row 0 sums to 2"),
         (torch.full((C, C), 0.2), "label_noise is not.*must be invertible"),
         (SymmetricNoise(4), "label_noise must be for n_classes=5"),

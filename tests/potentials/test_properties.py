@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.catalogue import CLASSES, LEADING, POTENTIALS, RUNS, make_potential, normal, proba
+from tests.catalogue import CLASSES, POTENTIALS, RUNS, SHAPES, make_potential, normal, proba
 
 FILLS_SIMPLEX = ("nested", "nested_one", "nested_identity")
 every_potential = pytest.mark.parametrize("name", POTENTIALS)
@@ -15,8 +15,7 @@ every_dimension = pytest.mark.parametrize("dim", [c - 1 for c in CLASSES])
 
 @every_potential
 @every_dimension
-@pytest.mark.parametrize("leading", LEADING)
-@pytest.mark.parametrize("runs", RUNS)
+@pytest.mark.parametrize(("leading", "runs"), SHAPES)
 def test_closed_forms_agree_with_autograd(name, dim, leading, runs):
     g = make_potential(name, dim, runs)
     x = normal(*runs, *leading, dim, key="x", scale=2.0).requires_grad_()
@@ -59,8 +58,7 @@ def test_hessian_solve_inverts_the_hessian(name, dim, runs):
 
 @every_potential
 @every_dimension
-@pytest.mark.parametrize("leading", LEADING)
-@pytest.mark.parametrize("runs", RUNS)
+@pytest.mark.parametrize(("leading", "runs"), SHAPES)
 def test_inverse_gradient(name, dim, leading, runs):
     g = make_potential(name, dim, runs)
     x = normal(*runs, *leading, dim, key="x", scale=2.0)

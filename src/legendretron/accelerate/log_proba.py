@@ -50,9 +50,8 @@ def log_proba(link: Link, rows: Tensor, all_classes: bool = False) -> Tensor:
         log_p = _by_one_node(form, all_classes, rows, link_tensors(link), _plain_nests(link, all_classes))
     elif form is not None and form.n_blocks:
         z = link._predictors_of_logits(rows) if all_classes else rows
-        if not torch.compiler.is_compiling() and link._needs_double(rows, all_classes):
-            return link._log_proba_in_double(rows, all_classes)
-        log_p = _by_one_node(form, False, z, link_tensors(link), _plain_chain(link))
+        exact = link._log_proba_in_double(rows, all_classes)
+        log_p = exact if exact is not None else _by_one_node(form, False, z, link_tensors(link), _plain_chain(link))
     else:
         log_p = None
     if log_p is not None:

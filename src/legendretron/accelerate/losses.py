@@ -94,7 +94,7 @@ def row_losses(link: Link, like: Tensor, least: Tensor | None = None) -> RowLoss
     keep, fixed = like.new_ones(1), like.new_zeros(c)
     if type(link) is NoisyLink:
         factor, summand = link._factor_and_summand(like)
-        link, keep, fixed = link.clean, factor.reshape(1).to(like), summand.to(like)
+        link, keep, fixed = link.clean, factor.reshape(1).to(like), summand.reshape(c).to(like)
     form = link_form(link)
     sizes, is_table = (1, c), False
     if form is not None and form.n_nests:

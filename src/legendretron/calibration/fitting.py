@@ -47,11 +47,6 @@ _HELD_OUT_ROWS, _HELD_OUT_ROWS_OF_MANY, _MANY_CLASSES = 3000, 2000, 40
 _TOL_HELD_OUT, _TOL = 5e-3, 1e-3
 
 
-def usual_strength(rows: float, n_classes: int) -> float:
-    """What a strength of 1 stands for: ``(1000 / n) ** 0.75 * (C / 10) ** 0.5``."""
-    return float((1000.0 / rows) ** 0.75 * (n_classes / 10.0) ** 0.5)
-
-
 def draw_folds(n: int, n_folds: int = 5) -> np.ndarray:
     """Number of the fold of each row; not stratified, see the module."""
     return np.random.RandomState(0).permutation(n) % min(n_folds, n)
@@ -67,9 +62,8 @@ class Calibration(NamedTuple):
     weights: np.ndarray  #: of the candidates in the average
     replaced: float  #: share of labels replaced at random
     fold: np.ndarray  #: number of the fold that each row is in, (n,)
-    fold_maps: list[
-        CalibrationMap
-    ]  #: of the first folds or all: the average of the candidates, fitted to the other folds
+    #: of the first folds or all: the average of the candidates, fitted to the other folds
+    fold_maps: list[CalibrationMap]
 
     def cross_fit(self, scores: Tensor) -> Tensor:
         """Log-probabilities of scores ``(..., n, C)`` of the same rows, by maps that have not seen them; NaN without one."""
@@ -165,9 +159,9 @@ def calibrate(
     s = with_floor(scores, tau, floor)
     rank = 0 if ordered else min(n_classes, _MOST_DIRECTIONS)
 
-    unit, finite = usual_strength(rows, n_classes), () if ordered else _STRENGTHS
+    unit = (1000.0 / rows) ** 0.75 * (n_classes / 10.0) ** 0.5
     if strength is None:
-        strengths = np.array([math.inf, math.inf, *(r * unit for r in finite)])
+        strengths = np.array([math.inf, math.inf, *(() if ordered else (r * unit for r in _STRENGTHS))])
         shaped = np.arange(len(strengths)) > 0
     else:
         strengths, shaped = np.array([math.inf if ordered else strength * unit]), np.array([True])

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from legendretron.calibration.map import CalibrationMap
-from legendretron.links.base import Link
+from legendretron.links.base import Link, row_jacobian
 from legendretron.links.registry import register_link
 from legendretron.potentials.newton import damped_newton
 from legendretron.simplex import append_reference
@@ -54,9 +54,6 @@ class CalibratedLink(Link):
         """Never by construction: a class may learn from the scores of the others."""
         return False
 
-    def _why_no_potential(self) -> str:
-        return ", because it was learned without that condition"
-
     def _log_proba(self, z: Tensor) -> Tensor:
         return self.map(append_reference(z)).to(z.dtype)
 
@@ -68,11 +65,7 @@ class CalibratedLink(Link):
             return self._log_odds(z) - log_odds
 
         def solve(z: Tensor, r: Tensor) -> Tensor:
-            with torch.enable_grad():
-                leaf = z.clone().requires_grad_()
-                odds = self._log_odds(leaf)
-                rows = [torch.autograd.grad(odds[..., k].sum(), leaf, retain_graph=True)[0] for k in range(z.shape[-1])]
-            step, _ = torch.linalg.solve_ex(torch.stack(rows, dim=-2), r)
+            step, _ = torch.linalg.solve_ex(row_jacobian(self._log_odds, z), r)
             return step
 
         tau = self.map.inverse_temperature.clamp(min=torch.finfo(log_odds.dtype).tiny)

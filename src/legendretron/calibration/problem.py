@@ -178,10 +178,7 @@ class CalibrationRuns:
         """Shared parameters (R, 2) and weights (R, C, F) from coordinates."""
         shared = (x[:, :2] @ self.shared_basis.mT) * self.shared_mask
         coordinates = x[:, 2:].view_as(self.lengths) * self.lengths
-        return shared, self._in_basis(coordinates)
-
-    def _in_basis(self, coordinates: Tensor) -> Tensor:
-        return torch.matmul(self.basis, coordinates.permute(1, 2, 0)).permute(2, 0, 1)
+        return shared, torch.matmul(self.basis, coordinates.permute(1, 2, 0)).permute(2, 0, 1)
 
     def _add_identity(self, shared: Tensor, weight: Tensor) -> Tensor:
         """Weights of the features that make up ``z``, the scores themselves included."""

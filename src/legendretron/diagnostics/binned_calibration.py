@@ -14,15 +14,6 @@ from legendretron._internal.arguments import check_choice, check_integer
 class CalibrationCurve:
     """Predicted and observed frequencies in bins of equal width, as returned by :func:`calibration_curve`.
 
-    Attributes
-    ----------
-    edges : ndarray of shape (n_bins + 1,)
-        Bounds of the bins.
-    count : ndarray of shape (n_bins,)
-        Number of predictions in each bin: sums of weights, which are scaled to a mean of one.
-    confidence, frequency, standard_error : ndarray of shape (n_bins,)
-        Mean predicted probability, observed frequency, and the standard error of the frequency; NaN in empty bins.
-
     Examples
     --------
     >>> curve = calibration_curve([0, 1, 0, 0], [[0.9, 0.1], [0.9, 0.1], [0.9, 0.1], [0.6, 0.4]], n_bins=2)
@@ -30,11 +21,11 @@ class CalibrationCurve:
     ([0.0, 4.0], 0.75)
     """
 
-    edges: np.ndarray
-    count: np.ndarray
-    confidence: np.ndarray
-    frequency: np.ndarray
-    standard_error: np.ndarray
+    edges: np.ndarray  #: bounds of the bins, shape (n_bins + 1,)
+    count: np.ndarray  #: predictions in each bin, shape (n_bins,): sums of weights, which are scaled to a mean of one
+    confidence: np.ndarray  #: mean predicted probability, shape (n_bins,); NaN in empty bins
+    frequency: np.ndarray  #: observed frequency, likewise
+    standard_error: np.ndarray  #: of the frequency, likewise
 
     @classmethod
     def of_outcomes(

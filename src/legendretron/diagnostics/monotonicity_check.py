@@ -13,21 +13,6 @@ from numpy.typing import ArrayLike
 class MonotonicityCheck:
     """What :func:`monotonicity` found.
 
-    Attributes
-    ----------
-    n_points : int
-        Distinct points examined.
-    falling_share, flat_share : float
-        Share of steps between neighboring points on which the function decreases, and on which it is constant.
-    largest_fall : float
-        Largest decrease from a point to any later one.
-    outside_share : float
-        Share of points with values below 0 or above 1.
-    saturated_share : float
-        Share of points with values of exactly 0 or 1, where the log-loss can be infinite.
-    lowest, highest : float
-        Range of the values.
-
     Examples
     --------
     >>> report = monotonicity(lambda z: 0.5 + 0.1 * np.sin(z), np.linspace(0.0, 6.0, 50))
@@ -35,14 +20,14 @@ class MonotonicityCheck:
     (True, False)
     """
 
-    n_points: int
-    falling_share: float
-    flat_share: float
-    largest_fall: float
-    outside_share: float
-    saturated_share: float
-    lowest: float
-    highest: float
+    n_points: int  #: distinct points examined
+    falling_share: float  #: share of steps between neighboring points on which the function decreases
+    flat_share: float  #: share of steps on which it is constant
+    largest_fall: float  #: largest decrease from a point to any later one
+    outside_share: float  #: share of points with values below 0 or above 1
+    saturated_share: float  #: share of points with values of exactly 0 or 1, where the log-loss can be infinite
+    lowest: float  #: least value
+    highest: float  #: greatest value
 
     @property
     def is_link(self) -> bool:

@@ -16,16 +16,6 @@ from legendretron.losses import ProperLoss
 class PropernessCheck:
     """What :func:`properness` found.
 
-    Attributes
-    ----------
-    worst_violation : float
-        Largest :math:`L(p, p) - L(p, q)` found, divided by :math:`1 + |L(p, p)|`. For a proper loss it is at the level of
-        rounding, or negative if no ``q`` was that close to ``p``.
-    p, q : tuple of float
-        Where it was found.
-    n_evaluations : int
-        Number of pairs tried.
-
     Examples
     --------
     >>> from legendretron.losses import SquareLoss
@@ -34,10 +24,12 @@ class PropernessCheck:
     (True, 2)
     """
 
+    #: largest :math:`L(p, p) - L(p, q)`, divided by :math:`1 + |L(p, p)|`; for a proper loss at the level of rounding, or
+    #: negative if no ``q`` was that close to ``p``
     worst_violation: float
-    p: tuple[float, ...]
-    q: tuple[float, ...]
-    n_evaluations: int
+    p: tuple[float, ...]  #: the true probabilities of this violation
+    q: tuple[float, ...]  #: its prediction
+    n_evaluations: int  #: number of pairs tried
 
 
 def properness(

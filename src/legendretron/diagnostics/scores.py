@@ -15,29 +15,13 @@ from legendretron.diagnostics.smooth_calibration import smooth_error_of_outcomes
 
 @dataclass(frozen=True)
 class Scores:
-    """Scores of predicted probabilities.
+    """Scores of predicted probabilities."""
 
-    Attributes
-    ----------
-    accuracy : float
-        Share of rows whose most probable class is the true one.
-    log_loss : float
-        Mean of ``-log p(label)``.
-    brier : float
-        Mean squared distance between the probabilities and the label, from 0 to 2.
-    calibration_error : float
-        Mean difference between the probability of the predicted class and the observed frequency, see
-        :func:`~legendretron.diagnostics.smooth_calibration_error`.
-    auc : float
-        Area under the ROC curve; for more than two classes the mean over the classes, each against the rest. NaN if the
-        labels are all the same.
-    """
-
-    accuracy: float
-    log_loss: float
-    brier: float
-    calibration_error: float
-    auc: float
+    accuracy: float  #: share of rows whose most probable class is the true one
+    log_loss: float  #: mean of ``-log p(label)``
+    brier: float  #: mean squared distance between the probabilities and the label, from 0 to 2
+    calibration_error: float  #: of the predicted class, see :func:`~legendretron.diagnostics.smooth_calibration_error`
+    auc: float  #: area under the ROC curve, for more than two classes their mean; NaN if all labels are the same
 
 
 class RowScores(NamedTuple):

@@ -25,22 +25,7 @@ _MIDDLES = (np.arange(_CELLS) + 0.5) / _CELLS
 
 @dataclass(frozen=True)
 class SmoothCalibrationCurve:
-    r"""What :func:`smooth_calibration_curve` returns.
-
-    Attributes
-    ----------
-    confidence : ndarray of shape (m,)
-        Predicted probabilities in increasing order: the centers of narrow cells between 0 and 1.
-    frequency : ndarray of shape (m,)
-        Smoothed observed frequency; NaN where there are hardly any predictions.
-    low, high : ndarray of shape (m,)
-        Bootstrap band of the frequency at each point; NaN without bootstrap.
-    count : ndarray of shape (m,)
-        Number of predictions in each cell; with weights, which are scaled to a mean of one, their sums.
-    bandwidth : float
-        Standard deviation of the kernel.
-    error : float
-        Smooth calibration error; it does not depend on the bandwidth of the curve.
+    """What :func:`smooth_calibration_curve` returns, at the centers of ``m`` narrow cells between 0 and 1.
 
     Examples
     --------
@@ -49,13 +34,13 @@ class SmoothCalibrationCurve:
     (True, True)
     """
 
-    confidence: np.ndarray
-    frequency: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
-    count: np.ndarray
-    bandwidth: float
-    error: float
+    confidence: np.ndarray  #: predicted probabilities in increasing order, shape (m,)
+    frequency: np.ndarray  #: smoothed observed frequency, shape (m,); NaN where there are hardly any predictions
+    low: np.ndarray  #: lower end of the bootstrap band at each point, shape (m,); NaN without bootstrap
+    high: np.ndarray  #: upper end, likewise
+    count: np.ndarray  #: predictions in each cell, shape (m,): sums of weights, which are scaled to a mean of one
+    bandwidth: float  #: standard deviation of the kernel
+    error: float  #: smooth calibration error; it does not depend on the bandwidth of the curve
 
 
 def smooth_calibration_curve(

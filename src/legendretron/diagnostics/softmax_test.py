@@ -45,19 +45,6 @@ _NUMBERS = ("statistic", "df", "p_value", "gain", "gain_error")
 class LinkTest:
     """What :func:`link_test` found.
 
-    Attributes
-    ----------
-    statistic, df : float, int
-        Test statistic, which has a chi-squared distribution with ``df`` degrees of freedom if softmax is correct.
-    p_value : float
-        Probability of a statistic at least this large if softmax is correct.
-    gain, gain_error : float
-        Estimated gain in log-loss per row of a learned link, and its standard error; the gain may be negative.
-    classes : ndarray of shape (C,)
-        The classes.
-    class_p_values : ndarray of shape (C,)
-        p-values of each class against the others, not corrected for multiple testing.
-
     Examples
     --------
     >>> test = LinkTest(5.0, 2, 0.08, 0.01, 0.02, np.arange(2), np.array([0.08, 0.08]))
@@ -65,13 +52,13 @@ class LinkTest:
     'softmax is not rejected (p = 0.08)'
     """
 
-    statistic: float
-    df: int
-    p_value: float
-    gain: float
-    gain_error: float
-    classes: np.ndarray
-    class_p_values: np.ndarray
+    statistic: float  #: test statistic, which has about a chi-squared distribution if softmax is correct
+    df: int  #: degrees of freedom of this distribution
+    p_value: float  #: probability of a statistic at least this large if softmax is correct
+    gain: float  #: estimated gain in log-loss per row of a learned link; it may be negative
+    gain_error: float  #: standard error of the gain
+    classes: np.ndarray  #: the classes, shape (C,)
+    class_p_values: np.ndarray  #: of each class against the others, not corrected for multiple testing, shape (C,)
 
     @property
     def is_rejected(self) -> bool:
@@ -177,7 +164,8 @@ def score_test(
         bent, of_class = np.column_stack([bent[:, 0], np.tanh(u[:, 0])]), np.zeros(2, dtype=int)
     p = np.exp(log_p)[:, of_class]
     known = [np.ones(n)]
-    if features is not None and _can_use(features, n_classes):
+    d = 0 if features is None else features.shape[1]
+    if features is not None and n >= ROWS_PER_PARAMETER * d and n * d**2 * n_classes <= _MOST_WORK:
         known += [*((features - features.mean(0)) / np.maximum(features.std(0), 1e-12)).T]
     for j in np.unique(of_class):
         columns = np.column_stack([*known, u[:, j]])
@@ -209,11 +197,6 @@ def score_test(
         classes=np.arange(n_classes) if classes is None else classes,
         class_p_values=np.full(2, p_value) if n_classes == 2 else of_each,
     )
-
-
-def _can_use(features: np.ndarray, n_classes: int) -> bool:
-    n, d = features.shape
-    return n >= ROWS_PER_PARAMETER * d and n * d**2 * n_classes <= _MOST_WORK
 
 
 def _recalibrate(log_proba: np.ndarray, labels: np.ndarray, weight: np.ndarray) -> np.ndarray:

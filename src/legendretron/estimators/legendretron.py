@@ -16,7 +16,8 @@ from legendretron.estimators.base import LinearLinkClassifier
 from legendretron.estimators.fixed_link import check_fixed_fit, fixed_link, get_link, has_same_values, is_fixed
 from legendretron.estimators.settings import SHARED_CONSTRAINTS, Protocol, Strengths, hidden_for
 from legendretron.links import CompositeLink, Link, NoisyLink, SoftmaxLink, link_class, make_link
-from legendretron.links.registry import check_link, check_settings
+from legendretron.links.registry import check_settings
+from legendretron.links.runs import check_single_link
 from legendretron.losses import CanonicalLoss, CompositeLoss
 
 #: The paper's table of hyperparameters, by group of data sets.
@@ -259,7 +260,7 @@ class LegendreTronClassifier(LinearLinkClassifier):
             return SoftmaxLink(n_classes)  # a stand-in: nothing of the link is trained
         kind = self._link_class()
         if isinstance(self.link, Link):
-            return copy.deepcopy(check_link(self.link, n_classes))
+            return copy.deepcopy(check_single_link(self.link, n_classes=n_classes))
         if issubclass(kind, CompositeLink):
             settings.setdefault("hidden", hidden_for(n_rows, n_classes))
         settings["init"] = self._link_init(kind)

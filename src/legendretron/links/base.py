@@ -30,7 +30,7 @@ from legendretron._internal.validation import (
 from legendretron.links.binary_potential import BinaryPotential, PotentialTable, split_panels
 from legendretron.simplex import append_reference, log_softmax_plus, log_softmax_plus_inverse
 
-__all__ = ["Link", "LogProba", "NotCanonicalError"]
+__all__ = ["Link", "LogProba", "NotCanonicalError", "row_jacobian"]
 
 #: From a link, rows, and whether they are logits of all classes, to log-probabilities.
 LogProba = Callable[["Link", Tensor, bool], Tensor]
@@ -197,19 +197,19 @@ class Link(nn.Module, ABC):
         Overridden where no differences to the last logit are needed, which lose their digits if a class is masked.
         """
         z = self._predictors_of_logits(logits)
-        return self._log_proba_in_double(logits, all_classes=True) if self._needs_double(logits) else self._log_proba(z)
+        exact = self._log_proba_in_double(logits, all_classes=True)
+        return self._log_proba(z) if exact is None else exact
 
-    def _needs_double(self, rows: Tensor, all_classes: bool = True) -> bool:
-        """Whether differences between classes lose digits in the precision of the rows, as far as can be told at once."""
+    def _log_proba_in_double(self, rows: Tensor, all_classes: bool) -> Tensor | None:
+        """Log-probabilities computed in float64, in the precision of the rows; None if float32 is exact enough.
+
+        Rows are predictors, or logits of all classes, whose differences lose digits if they are large.
+        """
         if self._takes_masks or self.n_classes == 2 or not _can_be_widened(rows):
-            return False
+            return None
         x = rows.detach()
-        if all_classes:
-            return bool((x.amax(-1) - x[..., -1] > _FAR).any())
-        return x.numel() > 0 and bool(x.amax() > _FAR)
-
-    def _log_proba_in_double(self, rows: Tensor, all_classes: bool) -> Tensor:
-        """Log-probabilities of predictors, or of logits of all classes, computed in float64, in the precision given."""
+        if not bool(((x.amax(-1) - x[..., -1] if all_classes else x) > _FAR).any()):
+            return None
         tensors = chain(self.named_parameters(), self.named_buffers())
         wide = {name: tensor.double() for name, tensor in tensors if tensor.is_floating_point()}
         z = _from_logits(rows.double()) if all_classes else rows.double()
@@ -232,23 +232,19 @@ class Link(nn.Module, ABC):
     def _without_masks(self, logits: Tensor, *, for_canonical_loss: bool = False) -> Tensor:
         """Logits of users; NaN in rows with a masked class, or a ``ValueError`` where values can be read without waiting.
 
-        Not for predictors, which are differences already: however large they are, none of them rounds another.
-
-        Parameters
-        ----------
-        logits : Tensor of shape (*run_shape, n, C)
-            Of all classes.
-        for_canonical_loss : bool
-            Whether they are for ``_scores_and_proba``, and not for ``_log_proba_of_logits``, which has more digits.
+        Not for predictors, which are differences already: however large they are, none of them rounds another. A canonical
+        loss takes the logits as they are, and has fewer digits than log-probabilities.
         """
         if self._takes_masks or self.n_classes == 2:  # a single difference
             return logits
         x = logits.detach()
-        top, lowest = x.amax(-1, keepdim=True), x.amin(-1, keepdim=True)
+        top, lowest, eps = x.amax(-1, keepdim=True), x.amin(-1, keepdim=True), torch.finfo(x.dtype).eps
         # the first bound is where differences of order one are rounded away; the second keeps diverging runs from being masks
-        masked = top - lowest > max(1.0 / torch.finfo(x.dtype).eps, _LOWEST_MASK)
+        masked = top - lowest > max(1.0 / eps, _LOWEST_MASK)
         if for_canonical_loss or not _can_be_widened(x):
-            masked |= _rounds(x, top)
+            # differences to the last logit have lost most digits of the others; where all logits are large, as in a run that
+            # diverges, they lose no more digits than the logits have lost already
+            masked |= top - x[..., -1:] > (1024.0 * top.abs()).clamp(min=eps**-0.6)
         if logits.is_cuda or not has_values(logits):
             return torch.where(masked, torch.nan, logits)
         if bool(masked.any()):
@@ -260,21 +256,11 @@ class Link(nn.Module, ABC):
         return logits
 
     def _jacobian(self, z: Tensor) -> Tensor:
-        graph = torch.is_grad_enabled()
-        with torch.inference_mode(False), torch.enable_grad():
-            leaf = z if z.requires_grad else z.clone().requires_grad_()
-            p = self._log_proba(leaf).exp()
-            rows = [
-                torch.autograd.grad(p[..., k].sum(), leaf, create_graph=graph, retain_graph=True)[0]
-                for k in range(self.n_classes - 1)
-            ]
-        return torch.stack(rows, dim=-2)
+        return row_jacobian(lambda x: self._log_proba(x)[..., :-1].exp(), z)
 
     def _log_odds_slope(self, z: Tensor) -> Tensor:
         """Derivative of the log-odds of two classes; it only decides where the table of the potential is refined."""
-        with torch.inference_mode(False), torch.enable_grad():
-            leaf = z.clone().requires_grad_()
-            return torch.autograd.grad(self._log_odds(leaf).sum(), leaf)[0]
+        return row_jacobian(self._log_odds, z.detach()).squeeze(-1).detach()
 
     def _potential(self, z: Tensor) -> Tensor:
         if not self.is_canonical:
@@ -320,19 +306,15 @@ class Link(nn.Module, ABC):
 
     def _least_losses(self) -> Tensor:
         """Limits of the canonical losses where the label becomes certain, (C,)."""
-        tensors = chain(self.parameters(), self.buffers())
-        like = next((t for t in tensors if t.is_floating_point()), torch.empty(0))
-        return -self.conjugate(torch.eye(self.n_classes, dtype=at_least_single(like).dtype, device=like.device))
-
-    def _why_no_potential(self) -> str:
-        """Reason, appended to "is not the gradient of a potential" in the error message."""
-        return ""
+        like = self._first_tensor()
+        like = torch.empty(0) if like is None else at_least_single(like)
+        return -self.conjugate(torch.eye(self.n_classes, dtype=like.dtype, device=like.device))
 
     def _refuse_potential(self) -> NoReturn:
         raise NotCanonicalError(
-            f"{type(self).__name__} with n_classes={self.n_classes} is not the gradient of a potential"
-            f"{self._why_no_potential()}. Its log-loss is strictly proper and can be used as it is; for a canonical loss "
-            "to export or transfer, use CanonicalLink."
+            f"{type(self).__name__} with n_classes={self.n_classes} is not the gradient of a potential. "
+            "Its log-loss is strictly proper and can be used as it is; for a canonical loss to export or transfer, use "
+            "CanonicalLink."
         )
 
     # --- for users, with any leading axes ---
@@ -343,7 +325,7 @@ class Link(nn.Module, ABC):
         return value if value.dim() == len(self.run_shape) + 2 else value.reshape(*self.run_shape, -1, size)
 
     def _first_tensor(self) -> Tensor | None:
-        """Return a tensor that has the precision of the link; overridden by links that find it faster."""
+        """Return a tensor with the precision and device of the link; overridden by links that find it faster."""
         return next((t for t in chain(self.parameters(), self.buffers()) if t.is_floating_point()), None)
 
     def _losses_at(self, z: Tensor) -> Tensor:
@@ -383,10 +365,9 @@ class Link(nn.Module, ABC):
                 log_p = by(self, rows, all_classes)
             elif all_classes:
                 log_p = self._log_proba_of_logits(rows)
-            elif self._needs_double(rows, all_classes=False):
-                log_p = self._log_proba_in_double(rows, all_classes=False)
             else:
-                log_p = self._log_proba(rows)
+                exact = self._log_proba_in_double(rows, all_classes=False)
+                log_p = self._log_proba(rows) if exact is None else exact
             return self._reshape(log_p, z)
 
     def _reshape(self, log_proba: Tensor, z: Tensor) -> Tensor:
@@ -517,9 +498,11 @@ def _can_be_widened(logits: Tensor) -> bool:
     return logits.dtype == torch.float32 and not logits.is_cuda and has_values(logits)
 
 
-def _rounds(x: Tensor, top: Tensor) -> Tensor:
-    """Rows in which differences to the last logit have lost most digits of the others, ``(..., C) -> (..., 1)``.
-
-    In a run that diverges all logits are large, and differences lose no more digits than the logits have lost already.
-    """
-    return top - x[..., -1:] > (1024.0 * top.abs()).clamp(min=torch.finfo(x.dtype).eps ** -0.6)
+def row_jacobian(f: Callable[[Tensor], Tensor], z: Tensor) -> Tensor:
+    """Jacobian of a map of rows by automatic differentiation, ``(..., K) -> (..., J, K)``."""
+    graph = torch.is_grad_enabled()
+    with torch.inference_mode(False), torch.enable_grad():
+        leaf = z if z.requires_grad else z.clone().requires_grad_()
+        columns = f(leaf).unbind(-1)
+        rows = [torch.autograd.grad(y.sum(), leaf, create_graph=graph, retain_graph=True)[0] for y in columns]
+    return torch.stack(rows, dim=-2)

@@ -20,6 +20,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 __all__ = ["SATURATION", "BinaryPotential", "PotentialTable", "split_panels"]
 
@@ -64,11 +65,8 @@ class BinaryPotential:
         self.odds = odds
         self.edges = _edges(odds, slope, from_odds, like)
         self.rule = _gauss_legendre(like)
-        self.before = self._cumulative()
-
-    def _cumulative(self) -> Tensor:
-        sums = torch.cumsum(_integrate(self.odds, self.edges[..., :-1], self.edges[..., 1:], self.rule), dim=-1)
-        return torch.cat([torch.zeros_like(sums[..., :1]), sums], dim=-1)
+        panels = _integrate(odds, self.edges[..., :-1], self.edges[..., 1:], self.rule)
+        self.before = pad(torch.cumsum(panels, dim=-1), (1, 0))
 
     def __call__(self, z: Tensor) -> Tensor:
         """Integrate up to ``z``: ``(*runs, n) -> (*runs, n)``; differentiable, also in the parameters of ``T``."""

@@ -17,20 +17,7 @@ __all__ = ["CanonicalityCheck", "JacobianDefects", "canonicality", "check_points
 
 @dataclass(frozen=True)
 class CanonicalityCheck:
-    r"""What :func:`canonicality` found.
-
-    Attributes
-    ----------
-    n_points, n_pairs : int
-        Points and pairs examined.
-    median_asymmetry, max_asymmetry : float
-        Median and maximum of :math:`|J - J^T| / |J|` (Frobenius norms) over the points.
-    indefinite_share : float
-        Share of points where the symmetric part of the Jacobian has a negative eigenvalue.
-    least_eigenvalue_ratio : float
-        Smallest ratio of the least eigenvalue of a symmetric part to its largest in absolute value; negative if indefinite.
-    nonmonotone_share : float
-        Share of pairs with :math:`\langle \tilde p(z) - \tilde p(z'), z - z' \rangle < 0`.
+    """What :func:`canonicality` found.
 
     Examples
     --------
@@ -40,13 +27,14 @@ class CanonicalityCheck:
     (4, 0.0, 0.0)
     """
 
-    n_points: int
-    n_pairs: int
-    median_asymmetry: float
-    max_asymmetry: float
-    indefinite_share: float
+    n_points: int  #: points examined
+    n_pairs: int  #: pairs of points examined
+    median_asymmetry: float  #: median over the points of :math:`|J - J^T| / |J|` (Frobenius norms)
+    max_asymmetry: float  #: its maximum
+    indefinite_share: float  #: share of points where the symmetric part of the Jacobian has a negative eigenvalue
+    #: smallest ratio of the least eigenvalue of a symmetric part to its largest in absolute value; negative if indefinite
     least_eigenvalue_ratio: float
-    nonmonotone_share: float
+    nonmonotone_share: float  #: share of pairs with :math:`\langle \tilde p(z) - \tilde p(z'), z - z' \rangle < 0`
 
     def to_dict(self) -> dict[str, float]:
         """Return the numbers by name."""

@@ -142,12 +142,6 @@ class CompositeLink(Link):
         assert jacobian is not None
         return softmax_plus_jacobian(log_softmax_plus(z).exp()) @ jacobian
 
-    def _why_no_potential(self) -> str:
-        return (
-            ": its Jacobian is a product of symmetric matrices, one for each block and one for the softmax, and such a "
-            "product need not be symmetric when n_classes > 2"
-        )
-
     def _log_odds_slope(self, z: Tensor) -> Tensor:
         slope = torch.ones_like(z)
         for block in self._chain():

@@ -21,19 +21,10 @@ __all__ = ["Distilled", "LinkGap", "distill", "link_gap"]
 
 @dataclass(frozen=True)
 class LinkGap:
-    r"""How far the probabilities of two links are apart, at the same predictors.
+    r"""How far the probabilities ``p`` of one link and ``q`` of another are apart, at the same predictors.
 
-    Attributes
-    ----------
-    n_points : int
-        Predictors examined.
-    mean_kl, max_kl : float
-        Mean and maximum over the points of the Kullback-Leibler divergence :math:`\sum_k p_k \log (p_k / q_k)` from the
-        probabilities ``p`` of the first link to ``q`` of the second. The mean is the increase in log-loss if ``p`` is true.
-    max_difference : float
-        Largest difference of a probability, over points and classes.
-    agreement : float
-        Share of the points where both links have the same most probable class.
+    The distance is the Kullback-Leibler divergence :math:`\sum_k p_k \log (p_k / q_k)`. Its mean is the increase in log-loss
+    if ``p`` is true.
 
     Examples
     --------
@@ -43,11 +34,11 @@ class LinkGap:
     (4, 0.0, 1.0)
     """
 
-    n_points: int
-    mean_kl: float
-    max_kl: float
-    max_difference: float
-    agreement: float
+    n_points: int  #: predictors examined
+    mean_kl: float  #: mean divergence over the points
+    max_kl: float  #: largest divergence
+    max_difference: float  #: largest difference of a probability, over points and classes
+    agreement: float  #: share of the points where both links have the same most probable class
 
     def to_dict(self) -> dict[str, float]:
         """Return the numbers by name."""
@@ -121,14 +112,13 @@ def distill(link: Link, z: Any, *, n_nests: int = 8, max_iter: int = 200, seed: 
     if link.is_canonical:
         same = copy.deepcopy(link).eval().requires_grad_(False)
         return Distilled(same, link_gap(link, same, points), True)
-    with torch.inference_mode(False), torch.no_grad():
-        twin = copy.deepcopy(link).double().eval()
-        rows = points.double().clone()
-        log_p = twin(rows)
     with torch.inference_mode(False):
+        rows = points.double().clone()
+        log_p = _log_proba(link, rows)
         ends = [_nearest(rows, log_p, n_nests, init, max_iter, seed) for init in CanonicalLink.starts]
     best, _, converged = min(ends, key=lambda end: end[1])
-    like = next((t for t in link.state_dict().values() if t.is_floating_point()), points)
+    like = link._first_tensor()
+    like = points if like is None else like
     nearest = best.to(device=like.device, dtype=like.dtype).eval().requires_grad_(False)
     return Distilled(nearest, link_gap(link, nearest, points), converged)
 
@@ -181,8 +171,7 @@ def link_gap(link: Link, other: Link, z: Any) -> LinkGap:
     True
     """
     points = check_points(link, z)
-    if check_single_link(other, "other").n_classes != link.n_classes:
-        raise ValueError(f"link and other must have the same classes, got {link.n_classes} and {other.n_classes}.")
+    check_single_link(other, "other", link.n_classes)
     # in double precision: a divergence is a small difference of logarithms
     log_p, log_q = (_log_proba(one, points) for one in (link, other))
     divergence = _divergence(log_p, log_q).clamp(min=0.0)
@@ -196,7 +185,8 @@ def link_gap(link: Link, other: Link, z: Any) -> LinkGap:
 
 
 def _log_proba(link: Link, z: Tensor) -> Tensor:
-    with torch.inference_mode(False):
+    """Log-probabilities in double precision, without a graph and outside inference mode."""
+    with torch.inference_mode(False), torch.no_grad():
         log_p: Tensor = copy.deepcopy(link).double().eval()(z.double().clone())
     return log_p
 

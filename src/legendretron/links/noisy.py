@@ -109,9 +109,6 @@ class NoisyLink(Link):
         """Whether the true link is, and the noise keeps it so."""
         return self.clean.is_canonical and self.noise.keeps_canonical
 
-    def _why_no_potential(self) -> str:
-        return self.clean._why_no_potential() if not self.clean.is_canonical else ", because of the noise"
-
     # --- on rows ---
 
     def _log_proba(self, z: Tensor) -> Tensor:
@@ -148,27 +145,27 @@ class NoisyLink(Link):
     def _canonical_losses(self, z: Tensor) -> Tensor:
         if not self.is_canonical:
             self._refuse_potential()
-        losses = self.clean._canonical_losses(z)
-        matrix = self.noise.matrix(losses.dtype)
-        # the potential's gradient is A p + c, with A = (1 - eps) and c the row of the reference class
-        kept = (matrix[..., 0, 0] - matrix[..., -1, 0])[..., None, None].to(losses)
-        fixed = matrix[..., -1, :-1].unsqueeze(-2).to(losses)
-        return kept * losses + (fixed * z).sum(-1, keepdim=True) - (1.0 - kept) * append_reference(z)
+        x = append_reference(z)
+        factor, summand = self._factor_and_summand(x)
+        return self._observed_scores(-self.clean._canonical_losses(z), x, factor, summand).neg()
 
     def _scores_and_proba(self, logits: Tensor) -> tuple[Tensor, Tensor]:
         scores, p = self.clean._scores_and_proba(logits)
-        kept, fixed = self._factor_and_summand(p)
-        # as in _canonical_losses, with the highest logit, which is never masked, in place of 0
+        factor, summand = self._factor_and_summand(p)
+        # less the highest logit, which is never masked
         x = logits - logits.amax(-1, keepdim=True)
-        return kept * scores + (1.0 - kept) * x - (x * fixed).sum(-1, keepdim=True), torch.addcmul(fixed, kept, p)
+        return self._observed_scores(scores, x, factor, summand), torch.addcmul(summand, factor, p)
+
+    @staticmethod
+    def _observed_scores(scores: Tensor, x: Tensor, factor: Tensor, summand: Tensor) -> Tensor:
+        """Negative canonical losses of observed labels from those of true ones, at logits ``x`` up to a constant."""
+        return factor * scores + (1.0 - factor) * x - (x * summand).sum(-1, keepdim=True)
 
     def _factor_and_summand(self, like: Tensor) -> tuple[Tensor, Tensor]:
-        """Factor and summand by which true probabilities become observed ones, () and (C,), for noise that is symmetric."""
+        """``k`` and ``c`` of observed probabilities ``k p + c``, (*runs, 1, 1) and (*runs, 1, C), for canonical noise."""
         matrix = self.noise.matrix(like.dtype).to(like)
-        kept = matrix[0, 0] - matrix[-1, 0]
-        fixed = matrix[-1].clone()
-        fixed[-1] -= kept
-        return kept, fixed
+        factor = matrix[..., :1, :1] - matrix[..., -1:, :1]
+        return factor, torch.cat([matrix[..., -1:, :-1], matrix[..., -1:, -1:] - factor], dim=-1)
 
     def _least_losses(self) -> Tensor:
         raise ValueError(

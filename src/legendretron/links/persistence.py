@@ -125,14 +125,7 @@ def blank_link(
 ) -> AnyLink:
     """Return a link on the device ``"meta"``, where tensors have shapes and no values.
 
-    Parameters
-    ----------
-    cls : type of Link
-        Its class.
-    n_classes, settings, dtype
-        As in :meth:`Link.from_settings`.
-    size : int, optional
-        How many entries its tensors have if all is right. Settings that need far more raise a ``ValueError`` at once.
+    With ``size``, the number of entries that its tensors should have, settings that need far more raise a ``ValueError``.
     """
     with torch.random.fork_rng(devices=[]), torch.device("meta"), _Blank(size):
         return cls.from_settings(n_classes, settings, dtype=dtype)
@@ -163,10 +156,8 @@ class _Blank(TorchFunctionMode):
 
 def _check_tensors(tensors: Mapping[str, Tensor], blank: Mapping[str, Tensor], dtype: torch.dtype) -> None:
     """Raise a ``ValueError`` unless the tensors are those of a link without values."""
-    if missing := set(blank) - set(tensors):
-        raise ValueError(f"the settings of the link require a tensor {min(missing)!r}, which is missing.")
-    if further := set(tensors) - set(blank):
-        raise ValueError(f"the settings of the link do not include the tensors {reprlib.repr(sorted(further))}.")
+    if set(tensors) != set(blank):
+        raise ValueError(f"by its settings, the link has the tensors {[*blank]}, got {reprlib.repr([*tensors])}.")
     for name, like in blank.items():
         wanted = dtype if like.is_floating_point() else like.dtype
         if tensors[name].shape != like.shape or tensors[name].dtype != wanted:

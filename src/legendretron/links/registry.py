@@ -20,7 +20,6 @@ from legendretron._internal.parameters import ParameterError, spell
 from legendretron.links.base import Link
 
 __all__ = [
-    "check_link",
     "check_settings",
     "link_class",
     "link_config",
@@ -106,13 +105,7 @@ def link_names() -> tuple[str, ...]:
 
 
 def names_without_settings() -> tuple[str, ...]:
-    """Names of the links that need no settings, so that the name alone says all; those of packages not yet imported, too.
-
-    Examples
-    --------
-    >>> "softmax" in names_without_settings(), "noisy" in names_without_settings()
-    (True, False)
-    """
+    """Names of the links that need no settings, so that the name alone says all; those of packages not yet imported, too."""
     names = (name for name in link_names() if name not in _ABOVE)
     return tuple(name for name in names if name not in _LINKS or not _required_settings(_LINKS[name]))
 
@@ -158,13 +151,6 @@ def link_class(name: str) -> type[Link]:
 def _is_same(cls: type, other: type) -> bool:
     """Not by identity: a notebook cell may have been run twice, or a module reloaded."""
     return (cls.__module__, cls.__qualname__) == (other.__module__, other.__qualname__)
-
-
-def _find_name(link: Link) -> str:
-    name = next((name for name, cls in _LINKS.items() if _is_same(cls, type(link))), None)
-    if name is None:
-        raise ValueError(f"{type(link).__name__} has no name, so it cannot be saved; give it one by @register_link.")
-    return name
 
 
 def make_link(
@@ -227,29 +213,10 @@ def _join_names(names: tuple[str, ...]) -> str:
     return ", ".join(names) if names else "none"
 
 
-def check_link(link: Link, n_classes: int) -> Link:
-    """Return a given link, or raise a ``ValueError`` if it has another number of classes, or run axes."""
-    if link.n_classes != n_classes or link.run_shape:
-        raise ValueError(f"link must be for n_classes={n_classes} and without run axes, got {link!r}.")
-    return link
-
-
 def check_settings(link: str | Link, settings: object, where: str) -> dict[str, Any]:
-    """Return settings that were given for a link; raise a ``ValueError`` if it does not have one of them.
+    """Return settings that were given for a link, with ``init``; raise a ``ValueError`` if it does not have one of them.
 
-    Parameters
-    ----------
-    link : str or Link
-        A link that is an object has its own settings, and takes none.
-    settings : mapping
-        As given; ``init`` may be one of them.
-    where : str
-        What holds them, for errors.
-
-    Examples
-    --------
-    >>> check_settings("canonical", {"n_nests": 3}, "link_params")
-    {'n_nests': 3}
+    ``where`` is what holds them, for errors.
     """
     if isinstance(link, Link):
         names: tuple[str, ...] = ()
@@ -274,9 +241,12 @@ def link_config(link: Link) -> dict[str, Any]:
     >>> link_config(make_link("canonical", 3))
     {'kind': 'canonical', 'n_classes': 3, 'n_nests': 4}
     """
-    config = {"kind": _find_name(link), "n_classes": link.n_classes}
+    kind = next((name for name, cls in _LINKS.items() if _is_same(cls, type(link))), None)
+    if kind is None:
+        raise ValueError(f"{type(link).__name__} has no name, so it cannot be saved; give it one by @register_link.")
     settings = link.settings()
     try:
-        return config | {name: as_json(value, name) for name, value in settings.items()}
+        settings = {name: as_json(value, name) for name, value in settings.items()}
     except ValueError as error:
         raise ValueError(f"the settings of {type(link).__name__} cannot be saved: {error}") from error
+    return {"kind": kind, "n_classes": link.n_classes, **settings}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Sequence
-from itertools import chain, zip_longest
+from itertools import zip_longest
 from typing import Any, TypeVar
 
 import torch
@@ -18,14 +18,16 @@ __all__ = ["check_single_link", "stack_runs", "take_run"]
 AnyLink = TypeVar("AnyLink", bound=Link)
 
 
-def check_single_link(link: object, name: str = "link") -> Link:
-    """Return a link without run axes, or raise a ``ValueError``."""
+def check_single_link(link: object, name: str = "link", n_classes: int | None = None) -> Link:
+    """Return a link without run axes, for this number of classes if it is given, or raise a ``ValueError``."""
     if not isinstance(link, Link):
         raise ValueError(f"{name} must be a legendretron Link, got {type(link).__name__}.")
     if link.run_shape:
         raise ValueError(
             f"{name} must have no run axes, got run_shape={link.run_shape}; take_run(link, r) gives one run."
         )
+    if n_classes not in (None, link.n_classes):
+        raise ValueError(f"{name} must be for n_classes={n_classes}, got {link!r}.")
     return link
 
 
@@ -88,11 +90,10 @@ def _check_user_link(link: Link) -> None:
     runs = [copy.deepcopy(link).eval() for _ in range(2)]
     for parameter in runs[1].parameters():
         parameter.add_(0.125)
-    like = next((t for t in chain(link.parameters(), link.buffers()) if t.is_floating_point()), torch.empty(0))
+    like = link._first_tensor()
+    like = torch.empty(0) if like is None else at_least_single(like)
     shape = (2, 3, link.n_classes - 1)  # as many rows as neither runs nor one
-    z = torch.linspace(-1.5, 2.0, math.prod(shape), dtype=at_least_single(like).dtype, device=like.device).reshape(
-        shape
-    )
+    z = torch.linspace(-1.5, 2.0, math.prod(shape), dtype=like.dtype, device=like.device).reshape(shape)
     single = torch.stack([run.inverse(rows) for run, rows in zip(runs, z, strict=True)])
     name, together = type(link).__name__, None
     try:

@@ -15,7 +15,7 @@ from legendretron.accelerate.inverse import link_from_log
 from legendretron.accelerate.losses import RowLosses, can_be_fused, fused_loss, row_losses
 from legendretron.links import Link, SoftmaxLink
 from legendretron.links.runs import check_single_link
-from legendretron.losses.link_loss import LinkLoss, device_of, freeze_copy
+from legendretron.losses.link_loss import LinkLoss, freeze_copy
 from legendretron.losses.reduction import Reduction
 
 __all__ = ["CanonicalLoss"]
@@ -81,16 +81,8 @@ class CanonicalLoss(LinkLoss):
     ----------
     link : Link
         A canonical link, without run axes.
-    weight : Tensor of shape (C,), optional
-        Weights of the classes.
-    reduction : {"mean", "sum", "none"}
-        As in ``torch.nn.CrossEntropyLoss``, which this equals for the softmax link.
-    ignore_index : int
-        Label that is ignored.
-    label_smoothing : float
-        Share of each label that is spread evenly over all classes, from 0 to 1.
-    dim : int
-        Axis of the classes; 1 for images ``(N, C, H, W)``.
+    weight, reduction, ignore_index, label_smoothing, dim : optional
+        See :class:`Criterion`.
     normalized : bool
         Whether the loss of a perfect prediction is zero: the limit :math:`-F^*(e_y) = \inf_z F(z) - z_y` is subtracted. This
         changes neither gradients nor regrets, but :math:`\ell_C - \ell_i` is then the link plus a constant.
@@ -133,7 +125,8 @@ class CanonicalLoss(LinkLoss):
             raise ValueError(f"normalized must be True or False, got {normalized!r}.")
         self.normalized = normalized
         self.canonical_link = freeze_copy(link)
-        with torch.inference_mode(False), torch.no_grad(), device_of(link):
+        like = link._first_tensor()
+        with torch.inference_mode(False), torch.no_grad(), torch.device("cpu") if like is None else like.device:
             self.register_buffer("least", self.canonical_link._least_losses().detach() if normalized else None)
         # listed once: looking for all tensors of a link takes longer than a small batch
         self._parts = (*self.canonical_link.modules(),)
@@ -144,7 +137,7 @@ class CanonicalLoss(LinkLoss):
 
     def _prepare(self) -> None:
         """Make the table of a two-class link's potential now: where a graph is compiled it must be there already."""
-        like = next((t for t in self.canonical_link.buffers() if t.is_floating_point()), None)
+        like = self.canonical_link._first_tensor()
         if self.n_classes == 2 and like is not None and has_values(like):
             with torch.no_grad(), like.device:
                 self.canonical_link._scores_and_proba(at_least_single(torch.zeros(1, 2).to(like)))
@@ -226,15 +219,20 @@ class CanonicalLoss(LinkLoss):
         weights = counted if weight is None else weight[index] * counted
         return loss.sum() if how.reduction == "sum" else loss.sum() / weights.sum()
 
-    def _make_row_losses(self, like: Tensor) -> RowLosses | None:
-        return row_losses(self.canonical_link, like.new_empty(0), self.least)
-
     @property
     def _is_softmax(self) -> bool:
         return type(self.canonical_link) is SoftmaxLink and self.least is None
 
+    def _make_row_losses(self, like: Tensor) -> RowLosses | None:
+        return row_losses(self.canonical_link, like.new_empty(0), self.least)
+
     def _without_masks(self, logits: Tensor) -> Tensor:
         return self.canonical_link._without_masks(logits, for_canonical_loss=True)
+
+    def _scores(self, logits: Tensor) -> Tensor:
+        if self._is_softmax:  # without the checks of a link, which take a quarter of the time of a small batch
+            return torch.log_softmax(logits, dim=-1)
+        return super()._scores(logits)
 
     def _scores_of_rows(self, logits: Tensor) -> Tensor:
         link = self.canonical_link

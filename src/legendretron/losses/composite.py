@@ -40,7 +40,7 @@ class CompositeLoss(LinkLoss, LogLoss):
     link : Link
         A link without run axes.
     weight, reduction, ignore_index, label_smoothing, dim : optional
-        As in :class:`CanonicalLoss`.
+        See :class:`Criterion`.
 
     Examples
     --------
@@ -86,7 +86,7 @@ class CompositeLoss(LinkLoss, LogLoss):
         k = self.n_classes - 1
         n = max(2, min(_POINTS, _MOST_ENTRIES // k**2))
         draws = -torch.log(torch.rand(n, k + 1, generator=torch.Generator().manual_seed(0), dtype=torch.float64))
-        like = next((t for t in self.composite_link.buffers() if t.is_floating_point()), draws)
-        p = (draws / draws.sum(-1, keepdim=True)).to(at_least_single(like))
+        like = self.composite_link._first_tensor()
+        p = (draws / draws.sum(-1, keepdim=True)).to(draws if like is None else at_least_single(like))
         z = link_from_log(self.composite_link, torch.log(p.clamp(min=torch.finfo(p.dtype).tiny)))
         return canonicality(self.composite_link, z[torch.isfinite(z).all(-1)])

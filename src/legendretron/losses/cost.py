@@ -11,13 +11,6 @@ from legendretron.losses.base import ProperLoss
 __all__ = ["AsymmetricBinaryLoss", "CostLoss", "ZeroOneLoss"]
 
 
-def _decision_losses(q: Tensor, cost: Tensor) -> Tensor:
-    """Average cost, over the acts that are best under ``q``, for each label: (..., C) -> (..., C)."""
-    risk = q @ cost  # (..., acts)
-    best = (risk == risk.amin(-1, keepdim=True)).to(q.dtype)
-    return (best / best.sum(-1, keepdim=True)) @ cost.mT
-
-
 class CostLoss(ProperLoss):
     r"""Cost of the act that is best under the prediction.
 
@@ -51,7 +44,10 @@ class CostLoss(ProperLoss):
         self.register_buffer("cost", cost.detach().clone())
 
     def _partial_losses(self, q: Tensor) -> Tensor:
-        return _decision_losses(q, self.cost.to(q))
+        cost = self.cost.to(q)
+        risk = q @ cost  # (..., acts)
+        best = (risk == risk.amin(-1, keepdim=True)).to(q.dtype)
+        return (best / best.sum(-1, keepdim=True)) @ cost.mT
 
     def _bayes_risk(self, p: Tensor) -> Tensor:
         return (p @ self.cost.to(p)).amin(-1)

@@ -92,11 +92,6 @@ class Criterion(ProperLoss):
     def _log_proba(self, logits: Tensor) -> Tensor:
         """Log-probabilities, ``(..., C) -> (..., C)``."""
 
-    @property
-    def _is_softmax(self) -> bool:
-        """Whether the loss is the log-loss of softmax, which torch has."""
-        return False
-
     # --- for users ---
 
     def _logits(self, z: object, *, masked: bool = False) -> Tensor:
@@ -162,8 +157,6 @@ class Criterion(ProperLoss):
                 f"weight has {self.weight.shape[0]} entries, but z has {logits.shape[-1]} classes; give one for each."
             )
         with full_precision(logits):
-            if self._is_softmax and not (isinstance(y, Tensor) and y.is_floating_point()):
-                return how.reduce_log_softmax(logits, y)
             return how.reduce_scores(self._scores(logits), y)
 
     def _settings(self) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from abc import abstractmethod
-from itertools import chain
 from typing import Self, TypeVar
 
 import torch
@@ -15,14 +14,9 @@ from legendretron.accelerate.log_proba import log_proba
 from legendretron.links import Link
 from legendretron.losses.criterion import Criterion
 
-__all__ = ["LinkLoss", "device_of", "freeze_copy"]
+__all__ = ["LinkLoss", "freeze_copy"]
 
 AnyLink = TypeVar("AnyLink", bound=Link)
-
-
-def device_of(link: Link) -> torch.device:
-    """Return the device of a link's tensors, which is also a context in which new tensors are made there."""
-    return next((tensor.device for tensor in chain(link.parameters(), link.buffers())), torch.device("cpu"))
 
 
 def freeze_copy(link: AnyLink) -> AnyLink:
@@ -30,13 +24,6 @@ def freeze_copy(link: AnyLink) -> AnyLink:
 
     ``reset_parameters`` of the copy, and of each of its parts, restores these values, or those that a state dict brought
     later, also in memory that holds no values yet.
-
-    Examples
-    --------
-    >>> from legendretron.links import CanonicalLink
-    >>> link = freeze_copy(CanonicalLink(3))
-    >>> len(list(link.parameters())), "nests.offsets" in link.state_dict()
-    (0, True)
     """
     with torch.inference_mode(False):  # tensors made in inference mode could not be used outside it
         frozen = copy.deepcopy(link).eval()

@@ -47,10 +47,6 @@ class LogLoss(_SoftmaxCriterion):
     tensor(0.2395)
     """
 
-    @property
-    def _is_softmax(self) -> bool:
-        return type(self) is LogLoss
-
     def _scores(self, logits: Tensor) -> Tensor:
         return torch.log_softmax(logits, dim=-1)
 

@@ -3,11 +3,11 @@ r"""From the losses of all labels to the loss of a batch, as ``torch.nn.CrossEnt
 from __future__ import annotations
 
 from numbers import Real
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy, nll_loss
+from torch.nn.functional import nll_loss
 
 from legendretron._internal.validation import (
     at_least_single,
@@ -56,18 +56,6 @@ class Reduction(NamedTuple):
             even = self._reduce_even(rows, flat, weight)
             loss = (1.0 - self.label_smoothing) * loss + self.label_smoothing / n_classes * even
         return loss.reshape(shape) if self.reduction == "none" else loss
-
-    def reduce_log_softmax(self, logits: Tensor, y: object, name: str = "y") -> Tensor:
-        """The same of ``log_softmax(logits)`` and integer labels, by torch's own function."""
-        rows, flat = logits.reshape(-1, logits.shape[-1]), self._labels(logits, y, name)
-        weight = None if self.weight is None else self.weight.to(logits)
-        how: dict[str, Any] = {"ignore_index": self.ignore_index, "label_smoothing": self.label_smoothing}
-        try:
-            loss = cross_entropy(rows, flat, weight, reduction=self.reduction, **how)
-        except IndexError:
-            self._labels(logits, y, name, read=True)
-            raise
-        return loss.reshape(logits.shape[:-1]) if self.reduction == "none" else loss
 
     def _labels(self, scores: Tensor, y: object, name: str, *, read: bool = False) -> Tensor:
         """Integer labels in one dimension. Their values need not be read: torch reads them, without waiting for a GPU."""

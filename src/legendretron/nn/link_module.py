@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from legendretron._internal.validation import check_integer, check_labels, full_precision
 from legendretron.links import LabelNoise, Link, NoisyLink, SymmetricNoise, TransitionNoise, make_link
 from legendretron.links.noise_models import known_noise, make_noise, wrong_share
-from legendretron.links.registry import check_link, check_settings
+from legendretron.links.registry import check_settings
+from legendretron.links.runs import check_single_link
 from legendretron.losses.criterion import Criterion
 from legendretron.potentials import Potential
 
@@ -86,7 +87,7 @@ class LinkModule(nn.Module, ABC):
             link = make_link(link, n_classes, generator=generator, device=device, dtype=dtype, **settings)
         elif generator is not None:
             raise ValueError("generator does not apply to a link that is an object; leave it out.")
-        self.link = check_link(link, n_classes).to(device=device, dtype=dtype)
+        self.link = check_single_link(link, n_classes=n_classes).to(device=device, dtype=dtype)
         self.noise = _make_label_noise(label_noise, self.link, device, dtype)
 
     @abstractmethod

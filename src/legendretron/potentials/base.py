@@ -117,7 +117,8 @@ class Potential(nn.Module, ABC):
 
     def hessian_solve(self, x: Tensor, v: Tensor) -> Tensor:
         """Inverse Hessian at ``x`` times ``v``, without forming either: ``(..., K), (..., K) -> (..., K)``."""
-        self._check_pair(x, v)
+        if check_float_tensor("x", x).shape != check_float_tensor("v", v).shape:
+            raise ValueError(f"v must have the shape of x, {tuple(x.shape)}, got {tuple(v.shape)}.")
         return self._hessian_solve(self._rows("x", x), self._rows("v", v)).reshape(x.shape)
 
     def inverse_gradient(self, y: Tensor) -> Tensor:
@@ -133,10 +134,6 @@ class Potential(nn.Module, ABC):
     def forward(self, x: Tensor) -> Tensor:
         """Value of the function, as :meth:`value`."""
         return self.value(x)
-
-    def _check_pair(self, x: Tensor, v: Tensor) -> None:
-        if check_float_tensor("x", x).shape != check_float_tensor("v", v).shape:
-            raise ValueError(f"v must have the shape of x, {tuple(x.shape)}, got {tuple(v.shape)}.")
 
     def extra_repr(self) -> str:
         """Text between the brackets of ``repr``."""

@@ -145,7 +145,10 @@ class CPFlowNetwork(FICNN):
             the normalization is that of the whole batch, the same everywhere.
         """
         x = self._rows("x", x)
-        total = sum_over_ranks if across_ranks else _identity
+
+        def total(part: Tensor) -> Tensor:
+            return sum_over_ranks(part) if across_ranks else part
+
         if not across_ranks and x.shape[-2] < 2:
             raise ValueError(f"x must contain at least two rows to take a variance of, got {x.shape[-2]}.")
         plain = FICNN._ridge_of(self, self._tensors()[:5])
@@ -203,7 +206,3 @@ class CPFlowNetwork(FICNN):
         super()._load_from_state_dict(*args, **kwargs)
         if not self.initialized.is_meta:  # a tensor without values tells nothing
             self._needs_batch = not bool(self.initialized)
-
-
-def _identity(tensor: Tensor) -> Tensor:
-    return tensor

@@ -222,44 +222,23 @@ class FICNN(Potential):
                 z.append(torch.cat([layer[..., :width] + mixed, layer[..., width:]], dim=-1))
         return z
 
-    def _inner_gradient(self, ridge: Ridge, x: Tensor) -> Tensor:
+    def _inner_gradient(self, ridge: Ridge, z: list[Tensor]) -> Tensor:
         """``d = grad h``, shape (*runs, n, r)."""
-        if self.final_softplus:
-            z = self._preactivations(ridge, x)
-            d = [torch.sigmoid(z[-1])]
-        else:  # z_{M+1} is h itself: its value does not matter, only that it has slope 1
-            hidden = self.rank - 1
-            below = ridge._replace(
-                weight=ridge.weight[..., :hidden, :], bias=ridge.bias[..., :hidden], mixing=ridge.mixing[:-1]
-            )
-            z = self._preactivations(below, x)
-            z.append(z[-1][..., :1])
-            d = [torch.ones_like(z[-1])]
+        d = [torch.sigmoid(z[-1]) if self.final_softplus else torch.ones_like(z[-1])]
         for z_k, mixing in zip(reversed(z[:-1]), reversed(ridge.mixing), strict=True):
             width = mixing.shape[-2]
             d.append(torch.sigmoid(z_k) * (d[-1][..., :width] @ mixing))
         return torch.cat(d[::-1], dim=-1)
 
-    def _inner_hessian(self, ridge: Ridge, z: list[Tensor]) -> Tensor:
+    def _inner_hessian(self, ridge: Ridge, x: Tensor) -> Tensor:
         """``H_h``, shape (*runs, n, r, r)."""
-        jacobians = self._preactivation_jacobians(ridge, z)
-        slope = [torch.sigmoid(z_k) for z_k in z]
-        bend = [s * torch.sigmoid(-z_k) for s, z_k in zip(slope, z, strict=True)]
-        upstream = torch.ones_like(z[-1])
-        if self.final_softplus:
-            curvature = [bend[-1]]
-            d = slope[-1]
-        else:
-            curvature = [torch.zeros_like(z[-1])]
-            d = upstream
-        for k in range(self.depth - 1, -1, -1):
-            mixing = ridge.mixing[k]
-            upstream = d[..., : mixing.shape[-2]] @ mixing
-            curvature.append(upstream * bend[k])
-            d = upstream * slope[k]
-        jacobian = torch.cat(jacobians, dim=-2)
-        weights = torch.cat(curvature[::-1], dim=-1)
-        return jacobian.mT @ (weights.unsqueeze(-1) * jacobian)
+        z = self._preactivations(ridge, x)
+        bend = [torch.sigmoid(-z_k) for z_k in z]  # phi'' / phi'
+        if not self.final_softplus:
+            bend[-1] = torch.zeros_like(z[-1])
+        curvature = self._inner_gradient(ridge, z) * torch.cat(bend, dim=-1)
+        jacobian = torch.cat(self._preactivation_jacobians(ridge, z), dim=-2)
+        return jacobian.mT @ (curvature.unsqueeze(-1) * jacobian)
 
     def _preactivation_jacobians(self, ridge: Ridge, z: list[Tensor]) -> list[Tensor]:
         """``dz_k / dt``, shapes (*runs, n, H, r) and (*runs, n, 1, r)."""
@@ -285,19 +264,19 @@ class FICNN(Potential):
         return self._gradient_of(self.ridge(), x)
 
     def _gradient_of(self, ridge: Ridge, x: Tensor) -> Tensor:
-        d = self._inner_gradient(ridge, x)
+        d = self._inner_gradient(ridge, self._preactivations(ridge, x))
         return ridge.alpha * x + (ridge.gamma * d) @ ridge.weight
 
     def _hessian(self, x: Tensor) -> Tensor:
         ridge = self.ridge()
-        inner = self._inner_hessian(ridge, self._preactivations(ridge, x))
+        inner = self._inner_hessian(ridge, x)
         a = ridge.weight.unsqueeze(-3)
         eye = torch.eye(self.dim, dtype=x.dtype, device=x.device)
         return ridge.alpha.unsqueeze(-1) * eye + ridge.gamma.unsqueeze(-1) * (a.mT @ inner @ a)
 
     def _hessian_solve(self, x: Tensor, v: Tensor) -> Tensor:
         ridge = self.ridge()
-        inner = self._inner_hessian(ridge, self._preactivations(ridge, x))
+        inner = self._inner_hessian(ridge, x)
         gram = (ridge.weight @ ridge.weight.mT).unsqueeze(-3)
         eye = torch.eye(self.rank, dtype=x.dtype, device=x.device)
         system = ridge.alpha.unsqueeze(-1) * eye + ridge.gamma.unsqueeze(-1) * (inner @ gram)
