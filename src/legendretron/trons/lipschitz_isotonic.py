@@ -76,7 +76,7 @@ class SlopePoints:
         return np.bincount(self._inverse, self._weight * values)[self._positive] / self.weight
 
     def spread(self, values: np.ndarray) -> np.ndarray:
-        """Add the rise to values ``(m,)``, for all points ``(n,)`` in their order: without weight, between their neighbors."""
+        """Values ``(m,)`` with the rise added, for all points ``(n,)``: those of weight zero lie between their neighbors."""
         values = values + self.rise
         if not self._positive.all():
             outside = self._points - np.clip(self._points, self._at[0], self._at[-1])
