@@ -29,7 +29,6 @@ from legendretron.nn.class_parallel import ClassParallel
 from legendretron.nn.head import LegendreHead
 from legendretron.nn.split import sharded_nll_and_hits
 from legendretron.training.features import DenseFeatures, Features
-from legendretron.training.layout import JointError as JointError  # for who calls fit
 from legendretron.training.layout import Layout
 from legendretron.training.model import LinearModel
 from legendretron.training.problem import Sample
