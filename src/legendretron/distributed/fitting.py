@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import Tensor, distributed, nn
@@ -35,6 +35,8 @@ from legendretron.training.problem import Sample
 
 if TYPE_CHECKING:
     from legendretron.estimators.base import LinearLinkClassifier
+
+AnyClassifier = TypeVar("AnyClassifier", bound="LinearLinkClassifier")
 
 
 class SplitModel(LinearModel):

@@ -111,7 +111,7 @@ def check_outcome(result: object, n_runs: int) -> Outcome:
     listed = isinstance(result.runs, list | tuple) and len(result.runs) == n_runs
     if not listed or not all(isinstance(entry, Mapping) for entry in (result.data, *result.runs)):
         raise ValueError(
-            f"the Outcome must have a dict of data, and a dict for each of the {n_runs} runs, got {repr(result):.200}."
+            f"the Outcome must have a dict of data, and a dict for each of the {n_runs} runs, got {result!r:.200}."
         )
     return Outcome(as_json(result.data, "data"), list(as_json(result.runs, "runs")))
 

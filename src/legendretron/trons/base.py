@@ -45,18 +45,12 @@ class Design:
 
     def __init__(self, X: Any, weight: np.ndarray, standardize: bool) -> None:
         self.units = Standardizer.fit(X, weight, standardize)
-        self.standardize = standardize
-        self.X = self.transform(X)
+        self.X = self.units.transform(X) if standardize else X
 
-    def transform(self, X: Any) -> Any:
-        """Return other features in the same units."""
-        return self.units.transform(X) if self.standardize else X
-
-    def predictor(self, w: np.ndarray, X: Any = None) -> np.ndarray:
+    def predictor(self, w: np.ndarray) -> np.ndarray:
         """Linear predictors ``(n,)`` of weights ``(d + 1,)``, the intercept last."""
-        X = self.X if X is None else X
         with np.errstate(over="ignore", invalid="ignore"):  # the caller checks the result
-            z: np.ndarray = safe_sparse_dot(X, w[:-1].astype(X.dtype)).astype(np.float64) + w[-1]
+            z: np.ndarray = safe_sparse_dot(self.X, w[:-1].astype(self.X.dtype)).astype(np.float64) + w[-1]
         return z
 
     def pull(self, r: np.ndarray) -> np.ndarray:
