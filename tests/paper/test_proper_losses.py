@@ -14,7 +14,6 @@ from legendretron.paper.proper_losses import (
     learned_loss,
     markdown,
     named_losses,
-    partial_losses_of_table,
     shape_of_link,
 )
 from legendretron.trons import (
@@ -69,14 +68,6 @@ def test_the_sigmoid_gives_the_log_loss(data):
     assert learned["factor"] == pytest.approx(1.0, abs=1e-12)
     assert learned["loss_1"] == pytest.approx(-np.log(GRID), abs=1e-6)
     assert learned["loss_0"] == pytest.approx(-np.log1p(-GRID), abs=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("knots", "values"), [([0.0, 1.0], [0.5, 0.4]), ([0.0, 1.0], [0.5, 1.1]), ([0.0, 0.0], [0.1, 0.2]), ([0.0], [0.5])]
-)
-def test_what_is_no_inverse_link_has_no_loss(knots, values):
-    with pytest.raises(ValueError, match=r"knots must be|values must not decrease"):
-        partial_losses_of_table(knots, values, GRID)
 
 
 def test_named_losses_are_the_papers_up_to_a_factor():

@@ -13,7 +13,7 @@ from legendretron.datasets import load_images
 from legendretron.experiments import Resources, read_records, sweep
 from legendretron.paper import EXPERIMENTS
 from legendretron.paper.vgg import recipe
-from legendretron.paper.vgg_network import VGG5, VGGTron, log_probabilities, train_network
+from legendretron.paper.vgg_network import VGGTron, log_probabilities, train_network
 from tests.paper.made_up import write_images, write_records
 
 TABLE = EXPERIMENTS["table_vgg"]
@@ -117,9 +117,3 @@ def test_tables_and_picture(tmp_path):
     assert [row["rows"] for row in rows] == ["60000"] * 3 + ["7011"] * 3
     assert float(rows[1]["paired"]) == pytest.approx(stats.ttest_rel(LEARNED, PLAIN).pvalue)
     assert image.read_bytes()[:4] == b"\x89PNG"
-
-
-@pytest.mark.parametrize("shape", [(2, 28, 28), (2, 3, 28, 28), (2, 1, 32, 28), (2, 1, 28, 32)])
-def test_wrong_images(shape):
-    with pytest.raises(ValueError, match="images must have shape"):
-        VGG5()(torch.zeros(shape))

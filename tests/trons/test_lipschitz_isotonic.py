@@ -156,13 +156,13 @@ def test_single_precision_ties_and_infinite_bounds():
 
 
 @pytest.mark.parametrize(("change", "message"), [
-    ({"x": [[1.0]]}, r"x must have shape \(n,\)"),
-    ({"y": [1.0]}, "y must have the shape of x"),
+    ({"x": [[1.0]]}, r"must have one shape \(n,\) with n >= 1, got \(1, 1\), \(2,\) and \(1, 1\)"),
+    ({"y": [1.0]}, r"got \(2,\), \(1,\) and \(2,\)"),
     ({"y": [1.0, np.nan]}, "y must be finite"),
     ({"sample_weight": [0.0, 0.0]}, "sample_weight must not be negative, nor zero"),
     ({"lower": 2.0}, "lower=2.0, upper=1.0"),
     ({"upper": 0.0}, "upper > 0"),
-    ({"y_min": 1.0, "y_max": 0.0}, "y_min must not exceed y_max"),
+    ({"y_min": 1.0, "y_max": 0.0}, "y_min and y_max must leave finite values"),
     ({"lower": 0.9, "y_min": 0.0, "y_max": 0.5}, "asks for a rise of 0.9 over the range of x"),
     ({"y_min": np.inf}, "y_min and y_max must leave finite values"),
     ({"y_max": -np.inf}, "y_min and y_max must leave finite values"),

@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import Tensor, distributed, nn
@@ -29,13 +29,14 @@ from legendretron.nn.class_parallel import ClassParallel
 from legendretron.nn.head import LegendreHead
 from legendretron.nn.split import sharded_nll_and_hits
 from legendretron.training.features import DenseFeatures, Features
-from legendretron.training.layout import JointError as JointError  # for who calls fit
 from legendretron.training.layout import Layout
 from legendretron.training.model import LinearModel
 from legendretron.training.problem import Sample
 
 if TYPE_CHECKING:
     from legendretron.estimators.base import LinearLinkClassifier
+
+AnyClassifier = TypeVar("AnyClassifier", bound="LinearLinkClassifier")
 
 
 class SplitModel(LinearModel):

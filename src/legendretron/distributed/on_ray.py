@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
 from sklearn.base import clone
 
@@ -17,17 +17,13 @@ from legendretron._internal.extras import import_extra
 from legendretron._internal.ray_cluster import ray_cluster
 from legendretron._internal.validation import check_integer
 from legendretron.datasets.streams import are_paths
-from legendretron.distributed.fitting import PATIENCE, fit_shards
+from legendretron.distributed.fitting import PATIENCE, AnyClassifier, fit_shards
 from legendretron.estimators import load
 from legendretron.estimators.stream_fit import check_streamable
 from legendretron.training.checkpoint import CheckpointStore
 from legendretron.training.layout import JointError, Layout
 
-if TYPE_CHECKING:
-    from legendretron.estimators.base import LinearLinkClassifier
-
 _MODEL, _NOTES, _ERROR = "model.safetensors", "notes.json", "error.txt"
-AnyClassifier = TypeVar("AnyClassifier", bound="LinearLinkClassifier")
 
 
 def fit_ray(

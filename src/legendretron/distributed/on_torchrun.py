@@ -7,18 +7,15 @@ import shutil
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
 import torch
 from torch import distributed
 
 from legendretron._internal.validation import check_device
-from legendretron.distributed.fitting import fit_shards, join_group, started_by_torchrun
+from legendretron.distributed.fitting import AnyClassifier, fit_shards, join_group, started_by_torchrun
 from legendretron.training.checkpoint import CheckpointStore, read_progress
 from legendretron.training.layout import Layout
-
-if TYPE_CHECKING:
-    from legendretron.estimators.base import LinearLinkClassifier
 
 
 class SharedFile(CheckpointStore):
@@ -71,9 +68,6 @@ class SharedFile(CheckpointStore):
         for part in [self._whole, *map(self._part, range(self._layout.n_class_parts))]:
             for suffix in ("", ".new"):
                 part.with_name(part.name + suffix).unlink(missing_ok=True)
-
-
-AnyClassifier = TypeVar("AnyClassifier", bound="LinearLinkClassifier")
 
 
 def fit_torchrun(

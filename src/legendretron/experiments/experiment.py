@@ -108,15 +108,11 @@ def check_outcome(result: object, n_runs: int) -> Outcome:
     """What ``execute`` returned, with plain numbers; a ``ValueError`` says what of it is wrong."""
     if not isinstance(result, Outcome):
         raise ValueError(f"execute must return an Outcome, got {type(result).__name__}.")
-    if not isinstance(result.data, Mapping):
-        raise ValueError(f"data of the Outcome must be a dict, got {type(result.data).__name__}.")
-    if not isinstance(result.runs, (list, tuple)):
-        raise ValueError(f"runs of the Outcome must be a list of dicts, got {type(result.runs).__name__}.")
-    if len(result.runs) != n_runs:
-        raise ValueError(f"runs of the Outcome must have a dict for each of the {n_runs} runs, got {len(result.runs)}.")
-    for i, run in enumerate(result.runs):
-        if not isinstance(run, Mapping):
-            raise ValueError(f"runs[{i}] of the Outcome must be a dict, got {type(run).__name__}.")
+    listed = isinstance(result.runs, list | tuple) and len(result.runs) == n_runs
+    if not listed or not all(isinstance(entry, Mapping) for entry in (result.data, *result.runs)):
+        raise ValueError(
+            f"the Outcome must have a dict of data, and a dict for each of the {n_runs} runs, got {result!r:.200}."
+        )
     return Outcome(as_json(result.data, "data"), list(as_json(result.runs, "runs")))
 
 

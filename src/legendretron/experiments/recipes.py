@@ -7,8 +7,7 @@ another recipe is another run. What a recipe does not say is said by its version
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,17 +30,9 @@ from legendretron.trons import (
 )
 
 
-@contextmanager
-def unconverged_allowed() -> Iterator[None]:
-    """Suppress convergence warnings inside the block: the record of a run says whether it has converged."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        yield
-
-
 def fit_whole(*arguments: Any, **options: Any) -> SplitResults:
-    """As :func:`~legendretron.estimators.fit_splits`, without warnings."""
-    with unconverged_allowed():
+    """As :func:`~legendretron.estimators.fit_splits`, without warnings: the record of a run says whether it has converged."""
+    with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
         return fit_splits(*arguments, **options)
 
 
@@ -150,13 +141,9 @@ def chosen_strengths(estimator: BaseEstimator) -> dict[str, Any]:
         value = getattr(estimator, f"{name}_", None)
         number = None if value is None else float(value)
         chosen[name] = "inf" if number == float("inf") else number
-    for model, away, error, best in zip(
-        *(
-            getattr(estimator, "tuning_", {}).get(name, ())
-            for name in ("model", "difference", "difference_error", "chosen")
-        ),
-        strict=True,
-    ):
+    tuning = getattr(estimator, "tuning_", {})
+    columns = (tuning.get(name, ()) for name in ("model", "difference", "difference_error", "chosen"))
+    for model, away, error, best in zip(*columns, strict=True):
         if best and model == "learned link" and error > 0.0:
             chosen["gain"] = -away / error
     return chosen

@@ -8,7 +8,7 @@ import math
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -119,14 +119,12 @@ class Sweep:
     total: int  #: runs requested
     before: int  #: of these completed before
     now: int = 0  #: completed by this call
-    #: batches that failed, each with its error in one line; one whose settings are not JSON is listed without them
-    failed: list[tuple[Batch, str]] = field(default_factory=list)
+    failed: list[tuple[Batch, str]] = field(default_factory=list)  #: batches, each with its error in one line
     skipped: dict[str, str] = field(default_factory=dict)  #: missing data sets, and how to get each
     too_large: dict[str, str] = field(default_factory=dict)  #: data sets that are there in part, and sizes beyond that
     keys: list[str] = field(default_factory=list)  #: of all runs requested, in order
-    commits: dict[str, int] = field(
-        default_factory=dict
-    )  #: versions of the code of runs completed before, and their number
+    #: versions of the code of runs completed before, and their number
+    commits: dict[str, int] = field(default_factory=dict)
     cost: float = 0.0  #: as ``total``, each run weighted by its duration
     cost_done: float = 0.0  #: as ``before + now``, weighted
 
@@ -200,17 +198,14 @@ def sweep(
         store = Store(out)
         sources, skipped = _sources(experiment, resources, on_download)
         available, too_large = _available(experiment, list(sources), resources)
-    whole, refused = _whole_batches(experiment, sources, available)
-    done = set(records)
+    whole = _whole_batches(experiment, sources, available)
     batches = []
     for batch in whole:
-        batches += _parts(batch, done, _limit(experiment, batch.model, n_jobs, batch_size), experiment, resources)
-    nameless = [run for batch, _ in refused for run in batch.runs]
-    runs = [run for batch in whole for run in batch.runs] + nameless
+        batches += _missing_parts(batch, records, _most_runs(experiment, batch, n_jobs, batch_size, resources.device))
+    runs = [run for batch in whole for run in batch.runs]
     missing = [run for batch in batches for run in batch.runs]
     keys = [key for batch in whole for key in batch.run_keys()]
-    before = len(runs) - len(missing) - len(nameless)
-    state = Sweep(len(runs), before, failed=refused, skipped=skipped, too_large=too_large, keys=keys)
+    state = Sweep(len(runs), len(runs) - len(missing), skipped=skipped, too_large=too_large, keys=keys)
     state.commits = dict(Counter(code_of(records[key]) for key in keys if key in records))
     state.cost = sum(experiment.cost(run) for run in runs)
     state.cost_done = state.cost - sum(experiment.cost(run) for run in missing)
@@ -311,59 +306,40 @@ def _available(
 
 def _whole_batches(
     experiment: Experiment, sources: dict[str, str], available: dict[str, tuple[int | None, ...]]
-) -> tuple[list[Batch], list[tuple[Batch, str]]]:
-    """All runs on available data, by data set, model and size: runs side by side have the same number of rows.
-
-    Also returns those whose settings are not JSON, with the reason; these have no keys.
-    """
+) -> list[Batch]:
+    """All runs on available data, by data set, model and size: runs side by side have the same number of rows."""
     runs = [run for run in experiment.runs() if run.dataset in sources and run.size in available[run.dataset]]
-    whole, refused = [], []
+    whole = []
     for (dataset, model, _), group in itertools.groupby(runs, key=lambda run: (run.dataset, run.model, run.size)):
-        batch = Batch(experiment.name, dataset, model, {}, sources[dataset], tuple(group), experiment.trial)
-        asked = experiment.settings(model, dataset)
-        try:
-            if not isinstance(asked, Mapping):
-                raise ValueError(f"settings must be a dict, got {type(asked).__name__}.")
-            whole.append(replace(batch, settings=as_json(asked, "settings")))
-        except ValueError as error:
-            refused.append((batch, str(error)))
-    return whole, refused
+        settings = as_json(dict(experiment.settings(model, dataset)), f"settings of {model!r}")
+        whole.append(Batch(experiment.name, dataset, model, settings, sources[dataset], tuple(group), experiment.trial))
+    return whole
 
 
-def _limit(experiment: Experiment, model: str, n_jobs: int, batch_size: int | None) -> int:
-    """Runs of a model that may be trained side by side, so that there is work for all jobs."""
-    if model not in experiment.side_by_side:
+def _most_runs(experiment: Experiment, batch: Batch, n_jobs: int, batch_size: int | None, device: str) -> int:
+    """How many runs may be trained side by side, so that there is work for all jobs and memory for all runs."""
+    if batch.model not in experiment.side_by_side:
         return 1
     groups = len(experiment.datasets) * len(experiment.models) * len(experiment.sizes)
     members = len(experiment.runs()) // groups
-    return min(math.ceil(members / math.ceil(max(n_jobs, 1) / groups)), batch_size or members)
+    most = min(math.ceil(members / math.ceil(max(n_jobs, 1) / groups)), batch_size or members)
+    if experiment.bytes_per_run is None:
+        return most
+    if device.startswith("cuda"):
+        memory = torch.cuda.mem_get_info(device)[1]  # all of it: what this process holds is free for the next batch
+    else:
+        try:
+            memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        except (AttributeError, ValueError, OSError):  # no such function, no such name, or no answer
+            memory = _USUAL_MEMORY
+    return max(1, min(most, int(_SHARE * memory / experiment.bytes_per_run(batch.model, batch.dataset))))
 
 
-def _parts(whole: Batch, done: set[str], limit: int, experiment: Experiment, resources: Resources) -> list[Batch]:
+def _missing_parts(whole: Batch, done: Container[str], size: int) -> list[Batch]:
     """Split the missing runs of a batch into parts of the same size.
 
     A sweep that resumes after it was killed has the same parts as before: their size does not depend on what is missing,
     and the results of a part are stored atomically.
     """
     missing = [run for run, key in zip(whole.runs, whole.run_keys(), strict=True) if key not in done]
-    size = min(limit, _fitting(experiment, whole.model, whole.dataset, resources.device))
     return [replace(whole, runs=tuple(missing[start : start + size])) for start in range(0, len(missing), size)]
-
-
-def _fitting(experiment: Experiment, model: str, dataset: str, device: str) -> int:
-    """How many runs fit into the device's free memory side by side."""
-    if experiment.bytes_per_run is None:
-        return 10**9
-    if device.startswith("cuda"):
-        free = torch.cuda.mem_get_info(device)[1]  # all of it: what this process holds is free for the next batch
-    else:
-        free = _memory()
-    return max(1, int(_SHARE * free / experiment.bytes_per_run(model, dataset)))
-
-
-def _memory() -> int:
-    """Bytes of memory of this machine, or a usual value where the system does not report it."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):  # no such function, no such name, or no answer
-        return _USUAL_MEMORY

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -12,13 +13,14 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score
 from sklearn.model_selection import train_test_split
 
 from legendretron.datasets import load_images
 from legendretron.estimators import LegendreTronClassifier, MultinomialLogisticClassifier
 from legendretron.experiments.experiment import Batch, Experiment, OnDownload, Outcome, Record, Resources
-from legendretron.experiments.recipes import make_estimator, make_recipe, unconverged_allowed
+from legendretron.experiments.recipes import make_estimator, make_recipe
 from legendretron.experiments.rendering import (
     as_text,
     described,
@@ -146,7 +148,7 @@ def fit_method(settings: Mapping[str, Any], data: BinaryImages, seed: int) -> tu
     if tuning := settings.get("tuning"):
         chosen["C"] = settings["C"] = _tune(settings, tuning["C"], tuning["share"], data, seed)
     estimator = make_estimator(settings, seed=seed)
-    with unconverged_allowed():
+    with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
         estimator.fit(data.X, data.y)
     return estimator, {"cpu_seconds": round(time.process_time() - began, 1), **chosen}
 
@@ -155,7 +157,7 @@ def _tune(settings: Mapping[str, Any], values: list[float], share: float, data: 
     learn, choose = train_test_split(np.arange(len(data.y)), test_size=share, stratify=data.y, random_state=seed)
     losses = []
     for value in values:
-        with unconverged_allowed():
+        with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
             estimator = make_estimator({**settings, "C": value}, seed=seed).fit(data.X[learn], data.y[learn])
         losses.append(log_loss(data.y[choose], estimator.predict_proba(data.X[choose])))
     return values[int(np.argmin(losses))]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -58,32 +58,16 @@ def partial_losses_of_table(knots: ArrayLike, values: ArrayLike, p: ArrayLike) -
     Where it is flat, its inverse is an interval and both losses jump; the midpoint is taken, so that ties are split evenly.
     It is 0 below the first knot and 1 beyond the last: predictions that never occur are not distinguished.
 
-    ``values`` are probabilities of class 1 at ``knots``, which increase strictly; they do not decrease, and lie from 0 to 1.
+    ``values`` are probabilities of class 1 at ``knots``, at least two, which increase strictly; values do not decrease.
     """
     z, u, at = (np.asarray(array, dtype=np.float64) for array in (knots, values, p))
-    if z.ndim != 1 or len(z) < 2 or z.shape != u.shape or not (np.diff(z) > 0).all():
-        raise ValueError(f"knots must be at least two and increase, with a value each, got {z.shape} and {u.shape}.")
-    if (np.diff(u) < 0).any() or u[0] < 0.0 or u[-1] > 1.0:
-        raise ValueError(
-            f"values must not decrease and lie from 0 to 1, got values from {u.min():g} to {u.max():g}; a function that "
-            "falls has no loss."
-        )
     areas = np.concatenate([[0.0], np.cumsum(np.diff(z) * (u[1:] + u[:-1]) / 2)])
-    psi = (_crossing(z, u, at, "left") + _crossing(z, u, at, "right")) / 2
+    # of equal values np.interp takes the last, and backwards the first
+    psi = (np.interp(at, u, z) + np.interp(-at, -u[::-1], z[::-1])) / 2
     k = np.clip(np.searchsorted(z, psi, side="right") - 1, 0, len(z) - 2)
     loss_0 = areas[k] + (psi - z[k]) * (u[k] + np.interp(psi, z, u)) / 2
     loss_1 = (z[-1] - psi) - (areas[-1] - loss_0)
     return np.maximum(loss_1, 0.0), loss_0
-
-
-def _crossing(z: np.ndarray, u: np.ndarray, p: np.ndarray, side: str) -> np.ndarray:
-    """First predictor where ``u`` reaches ``p`` (left), or last before it exceeds ``p`` (right)."""
-    after = np.searchsorted(u, p, side=side)  # type: ignore[call-overload]
-    i = np.clip(after, 1, len(z) - 1)
-    rise = u[i] - u[i - 1]
-    share = np.clip((p - u[i - 1]) / np.where(rise > 0.0, rise, 1.0), 0.0, 1.0)
-    inside: np.ndarray = z[i - 1] + share * (z[i] - z[i - 1])
-    return np.where(after == 0, z[0], np.where(after == len(z), z[-1], inside))
 
 
 #: Named losses and their formulas for class 1, of predicting it with probability q: the paper's four, and the spherical.
@@ -304,21 +288,17 @@ def shape_of_link(estimator: BaseEstimator, data: BinaryImages) -> dict[str, flo
     else:
         z = estimator.linear_predictor(data.X_test)
         low, high = z.min(), z.max()
-    found = monotonicity(_increasing(estimator), np.linspace(low, high, _POINTS))
-    return {"falling_share": round(found.falling_share, 6), "flat_share": round(found.flat_share, 6)}
-
-
-def _increasing(estimator: BaseEstimator) -> Callable[[np.ndarray], np.ndarray]:
-    """Return the function of the predictor that should increase."""
     if hasattr(estimator, "log_odds"):  # near 0 and 1 probabilities would hide a fall
-        return estimator.log_odds
-    if hasattr(estimator, "inverse_link"):
-        return estimator.inverse_link
+        increasing = estimator.log_odds
+    elif hasattr(estimator, "inverse_link"):
+        increasing = estimator.inverse_link
+    else:
 
-    def inverse_link(z: np.ndarray) -> np.ndarray:
-        return estimator.link_.inverse(torch.as_tensor(z).unsqueeze(-1))[:, 0].numpy()
+        def increasing(z: np.ndarray) -> np.ndarray:
+            return estimator.link_.inverse(torch.as_tensor(z).unsqueeze(-1))[:, 0].numpy()
 
-    return inverse_link
+    found = monotonicity(increasing, np.linspace(low, high, _POINTS))
+    return {"falling_share": round(found.falling_share, 6), "flat_share": round(found.flat_share, 6)}
 
 
 def execute(batch: Batch, resources: Resources) -> Outcome:

@@ -208,15 +208,12 @@ def execute_sizes(batch: Batch, resources: Resources) -> Outcome:
     train = np.stack([subset_rows(n_rows, size, seed) for seed in seeds])
     test = np.arange(n_rows, len(y))
     if "multiclass" in batch.settings:
-        device, runs = (
-            "cpu",
-            [
-                _one_against_rest(batch.settings, X, y, rows, test, seed)
-                for rows, seed in zip(train, seeds, strict=True)
-            ],
-        )
+        device = "cpu"
+        pairs = zip(train, seeds, strict=True)
+        runs = [_one_against_rest(batch.settings, X, y, rows, test, seed) for rows, seed in pairs]
     else:
-        device, runs = resources.device, _side_by_side(batch.settings, resources.device, X, y, train, test, seeds)
+        device = resources.device
+        runs = _side_by_side(batch.settings, device, X, y, train, test, seeds)
     for run, rows in zip(runs, train, strict=True):
         if not math.isfinite(run["log_loss"]):
             raise ArithmeticError(f"log-loss of {batch.model} on {batch.dataset} is {run['log_loss']}.")

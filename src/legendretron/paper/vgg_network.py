@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import nll_loss
 
-from legendretron._internal.validation import check_integer, check_last_axis
 from legendretron.nn import parameter_groups
 from legendretron.nn.head import LegendreHead
 from legendretron.training.step import capture_graph
@@ -32,60 +31,36 @@ class VGG5(nn.Module):
     log-probabilities, for ``torch.nn.NLLLoss``, as that of :class:`VGGTron` does.
     """
 
-    def __init__(
-        self, n_classes: int = 10, in_channels: int = 1, image_size: int = 28, width: int = 64, dropout: float = 0.5
-    ) -> None:
+    def __init__(self, width: int = 64) -> None:
         super().__init__()
-        check_integer("n_classes", n_classes, 2)
-        self.in_channels = check_integer("in_channels", in_channels, 1)
-        self.image_size = check_integer("image_size", image_size, 4)
-        check_integer("width", width, 1)
-        self.features = nn.Sequential(
-            *_stage(in_channels, width, dropout / 2),
-            *_stage(width, 2 * width, dropout / 2),
-            nn.Flatten(),
-            nn.Dropout(dropout),
-        )
-        self.n_features = 2 * width * (image_size // 4) ** 2
-        self.head = self._make_head(n_classes)
+        self.features = nn.Sequential(*_stage(1, width), *_stage(width, 2 * width), nn.Flatten(), nn.Dropout(0.5))
+        self.head = self._make_head(2 * width * 7 * 7)
 
-    def _make_head(self, n_classes: int) -> nn.Module:
-        return nn.Sequential(nn.Linear(self.n_features, n_classes), nn.LogSoftmax(dim=-1))
+    def _make_head(self, n_features: int) -> nn.Module:
+        return nn.Sequential(nn.Linear(n_features, 10), nn.LogSoftmax(dim=-1))
 
     def forward(self, images: Tensor) -> Tensor:
-        """Log-probabilities: ``(n, in_channels, image_size, image_size) -> (n, C)``."""
-        check_last_axis("images", images, self.image_size)
-        wanted = (self.in_channels, self.image_size, self.image_size)
-        if images.dim() != 4 or tuple(images.shape[1:]) != wanted:
-            raise ValueError(f"images must have shape (n, {', '.join(map(str, wanted))}), got {tuple(images.shape)}.")
+        """Log-probabilities of ten classes: ``(n, 1, 28, 28) -> (n, 10)``."""
         return self.head(self.features(images))
 
 
 class VGGTron(VGG5):
-    """:class:`VGG5` with a :class:`~legendretron.nn.LegendreHead` for its last layer."""
+    """:class:`VGG5` with a :class:`~legendretron.nn.LegendreHead`, which has these options, for its last layer."""
 
-    def __init__(
-        self,
-        n_classes: int = 10,
-        in_channels: int = 1,
-        image_size: int = 28,
-        width: int = 64,
-        dropout: float = 0.5,
-        **head: Any,
-    ) -> None:
+    def __init__(self, width: int = 64, **head: Any) -> None:
         self._head_options = head  # before the base builds the head
-        super().__init__(n_classes, in_channels, image_size, width, dropout)
+        super().__init__(width)
 
-    def _make_head(self, n_classes: int) -> nn.Module:
-        return LegendreHead(self.n_features, n_classes, **self._head_options)
+    def _make_head(self, n_features: int) -> nn.Module:
+        return LegendreHead(n_features, 10, **self._head_options)
 
 
-def _stage(channels: int, width: int, dropout: float) -> list[nn.Module]:
+def _stage(channels: int, width: int) -> list[nn.Module]:
     """Two convolutions and a max-pool."""
     layers: list[nn.Module] = []
     for inputs in (channels, width):
         layers += [nn.Conv2d(inputs, width, 3, padding=1, bias=False), nn.BatchNorm2d(width), nn.ReLU()]
-    return [*layers, nn.MaxPool2d(2), nn.Dropout(dropout)]
+    return [*layers, nn.MaxPool2d(2), nn.Dropout(0.25)]
 
 
 #: Training loss of a network, from its log-probabilities and labels.

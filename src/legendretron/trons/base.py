@@ -45,18 +45,12 @@ class Design:
 
     def __init__(self, X: Any, weight: np.ndarray, standardize: bool) -> None:
         self.units = Standardizer.fit(X, weight, standardize)
-        self.standardize = standardize
-        self.X = self.transform(X)
+        self.X = self.units.transform(X) if standardize else X
 
-    def transform(self, X: Any) -> Any:
-        """Return other features in the same units."""
-        return self.units.transform(X) if self.standardize else X
-
-    def predictor(self, w: np.ndarray, X: Any = None) -> np.ndarray:
+    def predictor(self, w: np.ndarray) -> np.ndarray:
         """Linear predictors ``(n,)`` of weights ``(d + 1,)``, the intercept last."""
-        X = self.X if X is None else X
         with np.errstate(over="ignore", invalid="ignore"):  # the caller checks the result
-            z: np.ndarray = safe_sparse_dot(X, w[:-1].astype(X.dtype)).astype(np.float64) + w[-1]
+            z: np.ndarray = safe_sparse_dot(self.X, w[:-1].astype(self.X.dtype)).astype(np.float64) + w[-1]
         return z
 
     def pull(self, r: np.ndarray) -> np.ndarray:
@@ -81,16 +75,6 @@ class Design:
         return float(eigsh(moments, k=1, v0=start, tol=1e-4, return_eigenvectors=False)[0])
 
 
-#: Constraints of the parameters that all link learners have.
-SHARED: dict[str, list[Any]] = {
-    "max_iter": [Interval(Integral, 1, None, closed="left")],
-    "tol": [Interval(Real, 0, None, closed="left")],
-    "class_weight": [StrOptions({"balanced"}), dict, None],
-    "standardize": ["boolean"],
-    "verbose": ["verbose"],
-}
-
-
 class BinaryLinkLearner(Classifier, BaseEstimator, ABC):  # type: ignore[misc]
     """Base of the binary link learners; not for direct use."""
 
@@ -100,7 +84,13 @@ class BinaryLinkLearner(Classifier, BaseEstimator, ABC):  # type: ignore[misc]
     history_: History
     n_iter_: int
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = SHARED
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "class_weight": [StrOptions({"balanced"}), dict, None],
+        "standardize": ["boolean"],
+        "verbose": ["verbose"],
+    }
 
     # --- what subclasses say ---
 
@@ -155,7 +145,10 @@ class BinaryLinkLearner(Classifier, BaseEstimator, ABC):  # type: ignore[misc]
             X, y, weight = self._arrange(X, y, weight)
             self._total_weight = float(weight.sum())
             weight = weight / weight.max()
-            self._fit(X, (y == classes[1]).astype(np.float64), weight / weight.sum())
+            weight = weight / weight.sum()
+            design = Design(X, weight, bool(self.standardize))
+            w = self._learn(design, (y == classes[1]).astype(np.float64), weight)
+            self.coef_, self.intercept_ = design.units.fold(w[:-1, None], w[-1:], X.dtype)
             self.classes_ = classes
         return self
 
@@ -171,11 +164,6 @@ class BinaryLinkLearner(Classifier, BaseEstimator, ABC):  # type: ignore[misc]
                 f"Only binary classification is supported. The type of the target is {type_of_target(y)}: y holds "
                 f"{len(classes)} classes; use sklearn.multiclass.OneVsRestClassifier({name}()) for more than two."
             )
-
-    def _fit(self, X: Any, y: np.ndarray, weight: np.ndarray) -> None:
-        design = Design(X, weight, bool(self.standardize))
-        w = self._learn(design, y, weight)
-        self.coef_, self.intercept_ = design.units.fold(w[:-1, None], w[-1:], X.dtype)
 
     # --- predicting ---
 
@@ -279,7 +267,7 @@ class TronDescent(BinaryLinkLearner):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **SHARED,
+        **BinaryLinkLearner._parameter_constraints,
         "learning_rate": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
         "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
     }
@@ -303,13 +291,9 @@ class TronDescent(BinaryLinkLearner):
         self.standardize = standardize
         self.verbose = verbose
 
-    def _first_link(self) -> Any:
-        """Initial link."""
-        return SoftmaxLink(2)
-
     @abstractmethod
     def _next_link(self, link: Any, z: np.ndarray, y: np.ndarray, weight: np.ndarray) -> Any:
-        """Link for the predictors ``z``, given the old one."""
+        """Link for the predictors ``z``, given the one before, at first softmax+."""
 
     @abstractmethod
     def _apply(self, link: Any, z: np.ndarray) -> np.ndarray:
@@ -331,7 +315,7 @@ class TronDescent(BinaryLinkLearner):
         # there, for they are sized by the features.
         w[-1] = logit(weight @ y)
         z = design.predictor(w)
-        link = self._next_link(self._first_link(), z, y, weight)
+        link = self._next_link(SoftmaxLink(2), z, y, weight)
         p = self._apply(link, z)
         best, best_link = w, link
         stopping = EarlyStopping(float(self.tol), int(self.n_iter_no_change))

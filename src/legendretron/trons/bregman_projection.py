@@ -13,13 +13,7 @@ from scipy.special import logit, xlogy
 from sklearn.exceptions import ConvergenceWarning
 
 from legendretron.links import Link
-from legendretron.trons.lipschitz_isotonic import (
-    SlopePoints,
-    check_points,
-    check_slopes,
-    check_value_bounds,
-    solve_steps,
-)
+from legendretron.trons.lipschitz_isotonic import SlopePoints, solve_steps
 
 _MAX_NEWTON = 200
 _MAX_SECANTS = 8
@@ -27,61 +21,6 @@ _MAX_SECANTS = 8
 _TRUSTED = 1e-6
 #: A step this small is the last: Newton's method leaves an error of about its square.
 _LAST = 1e-10
-
-
-@dataclass(frozen=True)
-class SlopeProblem:
-    r"""Minimize :math:`\sum_i w_i (\varphi(s_i + r_i) - a_i s_i)` with :math:`0 \le s_{i+1} - s_i \le h_i`.
-
-    Values also lie between ``low`` and ``top``. It is the Bregman projection less the rise ``r`` that every solution has.
-    The quadratic model of the objective, under the same constraints, is a problem for
-    :func:`~legendretron.trons.lipschitz_isotonic.solve_steps`; Newton's method with a line search solves one after another.
-    """
-
-    generator: BregmanGenerator
-    rise: np.ndarray
-    pull: np.ndarray
-    weight: np.ndarray
-    slack: np.ndarray
-    low: float
-    top: float
-
-    def solve(self, s: np.ndarray) -> np.ndarray:
-        """Solution ``s`` from any values."""
-        s = solve_steps(s, self.weight, self.slack, self.low, self.top)
-        for _ in range(_MAX_NEWTON):
-            s, largest = self._step(s)
-            if largest <= _LAST:
-                return s
-        warnings.warn(f"bregman_projection has not converged in {_MAX_NEWTON} steps.", ConvergenceWarning, stacklevel=4)
-        return s
-
-    def _step(self, s: np.ndarray) -> tuple[np.ndarray, float]:
-        """One Newton step, and the largest entry of what was wanted."""
-        slope, curvature = self.generator.slope(s + self.rise), self.generator.curvature(s + self.rise)
-        derivative = self.weight * (slope - self.pull)
-        for _ in range(_MAX_SECANTS):
-            mass = self.weight * curvature
-            new = solve_steps(s - derivative / mass, mass / mass.max(), self.slack, self.low, self.top)
-            step = new - s
-            largest = float(np.abs(step).max())
-            if largest <= _TRUSTED or self._descends(s, step, derivative):
-                return new, largest
-            # the derivative bends upwards along the step, as at a kink: take its mean slope up to there instead
-            moved = np.abs(step) > 1e-14
-            rise = self.generator.slope(new + self.rise) - slope
-            curvature = np.fmax(curvature, np.where(moved, rise / np.where(moved, step, 1.0), 0.0))
-        size = 1.0
-        while size > 1e-10 and not self._descends(s, size * step, derivative):
-            size /= 2.0
-        return s + size * step, largest
-
-    def _descends(self, s: np.ndarray, step: np.ndarray, derivative: np.ndarray) -> bool:
-        """Whether a step lowers the objective by some of what it promises; never where the objective is NaN."""
-        return self._objective(s + step) <= self._objective(s) + 1e-4 * float(derivative @ step)
-
-    def _objective(self, s: np.ndarray) -> float:
-        return float((self.weight * (self.generator.value(s + self.rise) - self.pull * s)).sum())
 
 
 #: Nearest to an end of the domain.
@@ -173,7 +112,7 @@ def bregman_projection(
     generator : BregmanGenerator
         The convex function.
     sample_weight, lower, upper, y_min, y_max
-        As in :func:`~legendretron.trons.lipschitz_isotonic`. The bounds on values must lie in the generator's domain.
+        As in :func:`~legendretron.trons.lipschitz_isotonic`. Values lie inside the generator's domain in any case.
 
     Returns
     -------
@@ -186,40 +125,68 @@ def bregman_projection(
     >>> np.diff(u).round(6)
     array([0.3, 0. ])
     """
-    x, v, weight = check_points(x, v, sample_weight)
-    check_slopes(lower, upper, x)
-    low, high = _within(generator.domain, y_min, y_max)
-    dual = generator.slope(v)
+    # not at the ends of the domain, from where the derivative pushes away without bound
+    low, high = generator.domain[0] + _EDGE, generator.domain[1] - _EDGE
+    low, high = low if y_min is None else max(y_min, low), high if y_max is None else min(y_max, high)
+    if low > high:
+        raise ValueError(
+            f"y_min={y_min!r} and y_max={y_max!r} leave no values inside the generator's domain, {generator.domain}."
+        )
+    points = SlopePoints(x, v, sample_weight, lower, upper, low, high)
+    dual = generator.slope(points.y)
     if not np.isfinite(dual).all():
         raise ValueError(
             "v must lie where the generator's derivative is finite, got "
-            f"{v[~np.isfinite(dual)][0]!r}; clip v first, for example to [1e-6, 1 - 1e-6]."
+            f"{points.y[~np.isfinite(dual)][0]!r}; clip v first, for example to [1e-6, 1 - 1e-6]."
         )
-    points = SlopePoints(x, weight, lower, upper, low, high)
-    problem = SlopeProblem(
-        generator,
-        points.rise,
-        points.mean(dual),  # at tied points nothing else matters of phi'(v)
-        points.weight,
-        points.slack,
-        points.low,
-        max(points.high - points.rise[-1], points.low),
-    )
-    return points.spread(problem.solve(points.mean(v) - points.rise) + points.rise)
+    return points.spread(
+        _minimize(generator, points, points.mean(dual))
+    )  # of tied points only the mean of phi'(v) matters
 
 
-def _within(domain: tuple[float, float], y_min: float | None, y_max: float | None) -> tuple[float, float]:
-    """Bounds on values inside the domain, but not at its ends, from where the derivative pushes away without bound."""
-    low, high = check_value_bounds(y_min, y_max)
-    for name, bound in (("y_min", low), ("y_max", high)):
-        if np.isfinite(bound) and not domain[0] <= bound <= domain[1]:
-            raise ValueError(f"{name} must lie in the generator's domain, {domain}, got {bound!r}.")
-    low, high = max(low, domain[0] + _EDGE), min(high, domain[1] - _EDGE)
-    if low > high:
-        raise ValueError(
-            f"y_min={y_min!r} and y_max={y_max!r} leave no values inside the generator's domain, {domain}."
-        )
-    return low, high
+def _minimize(generator: BregmanGenerator, points: SlopePoints, pull: np.ndarray) -> np.ndarray:
+    r"""Minimize :math:`\sum_i w_i (\varphi(s_i + r_i) - a_i s_i)`: the projection less the rise ``r`` of the points.
+
+    The quadratic model of the objective, under the same constraints, is a problem for
+    :func:`~legendretron.trons.lipschitz_isotonic.solve_steps`; Newton's method with a line search solves one after another.
+    """
+    weight, rise = points.weight, points.rise
+
+    def solve(target: np.ndarray, mass: np.ndarray) -> np.ndarray:
+        return solve_steps(target, mass, points.slack, points.low, points.top)
+
+    def objective(s: np.ndarray) -> float:
+        return float((weight * (generator.value(s + rise) - pull * s)).sum())
+
+    def descends(s: np.ndarray, step: np.ndarray, derivative: np.ndarray) -> bool:
+        """Whether a step lowers the objective by some of what it promises; never where the objective is NaN."""
+        return objective(s + step) <= objective(s) + 1e-4 * float(derivative @ step)
+
+    s = solve(points.target, weight)
+    for _ in range(_MAX_NEWTON):
+        slope, curvature = generator.slope(s + rise), generator.curvature(s + rise)
+        derivative = weight * (slope - pull)
+        for _ in range(_MAX_SECANTS):
+            mass = weight * curvature
+            new = solve(s - derivative / mass, mass / mass.max())
+            step = new - s
+            largest = float(np.abs(step).max())
+            if largest <= _TRUSTED or descends(s, step, derivative):
+                break
+            # the derivative bends upwards along the step, as at a kink: take its mean slope up to there instead
+            moved = np.abs(step) > 1e-14
+            bend = generator.slope(new + rise) - slope
+            curvature = np.fmax(curvature, np.where(moved, bend / np.where(moved, step, 1.0), 0.0))
+        else:
+            size = 1.0
+            while size > 1e-10 and not descends(s, size * step, derivative):
+                size /= 2.0
+            new = s + size * step
+        s = new
+        if largest <= _LAST:
+            return s
+    warnings.warn(f"bregman_projection has not converged in {_MAX_NEWTON} steps.", ConvergenceWarning, stacklevel=3)
+    return s
 
 
 def clip_slopes(
@@ -253,15 +220,11 @@ def clip_slopes(
     >>> clip_slopes([0.0, 1.0, 2.0], [0.5, 0.1, 0.9], upper=0.5)
     array([0.45, 0.45, 0.9 ])
     """
-    x, v, _ = check_points(x, v, None)
-    check_slopes(lower, upper, x)
-    low, high = check_value_bounds(y_min, y_max)
-    points = SlopePoints(x, np.ones(len(x)), lower, upper, low, high)
-    # less the rise that every solution has, steps lie between 0 and slack, and the bounds are constants
-    target = np.clip(points.mean(v) - points.rise, low, high - points.rise[-1])
+    points = SlopePoints(x, v, None, lower, upper, y_min, y_max)
+    target = np.clip(points.target, points.low, points.top)
     up = _one_way(target, points.slack)
     down = -_one_way(-target[::-1], points.slack[::-1])[::-1]
-    return points.spread((up + down) / 2 + points.rise)
+    return points.spread((up + down) / 2)
 
 
 def _one_way(target: np.ndarray, slack: np.ndarray) -> np.ndarray:

@@ -15,42 +15,26 @@ else:
 
 
 @compiled
-def _last_not_above(place, number, n, w, t, sign):
-    """Last of the first ``n - 1`` vertices whose derivative, times ``sign``, is not above zero; -1 if none.
+def _move(place, number, n, to_place, to_number, n_to, by_place, by_number, w, t, sign):
+    """Move the last vertices to the other side, up to the first whose derivative, times ``sign``, is not above zero.
 
-    Vertices are tried at distances 1, 2, 4, ... from the end, as the root seldom moves far, then by bisection.
+    Returns how many vertices both sides then have, and the root, which is between the two.
     """
-    step, above, below = 1, n - 1, n - 2
-    while below >= 0 and sign * (number[below] + w * place[below] - t) > 0.0:
-        above = below
-        below -= step
-        step *= 2
-    below = max(below, -1)
-    while above - below > 1:
-        middle = (above + below) // 2
-        if sign * (number[middle] + w * place[middle] - t) > 0.0:
-            above = middle
-        else:
-            below = middle
-    return below
-
-
-@compiled
-def _between(p0, v0, p1, v1):
-    """Root of the line through two vertices with values of different sign; ``v0`` may be infinite at a wall."""
-    if p0 == p1 or v0 == -math.inf or v0 == v1:
-        return p0
-    m = p0 + (p1 - p0) * (v0 / (v0 - v1))
-    return min(max(m, min(p0, p1)), max(p0, p1))
-
-
-@compiled
-def _move(place, number, first, n, to_place, to_number, n_to, by_place, by_number):
-    """Move the vertices from ``n`` down to ``first`` to the other side; return how many there are then."""
-    for j in range(n - 1, first - 1, -1):
-        to_place[n_to], to_number[n_to] = place[j] + by_place, number[j] + by_number
+    while True:
+        n -= 1
+        p, v = place[n], number[n] + w * place[n] - t
+        to_place[n_to], to_number[n_to] = p + by_place, number[n] + by_number
         n_to += 1
-    return n_to
+        if n == 0:
+            return n, n_to, p - sign * max(sign * v / w, 0.0)
+        p0 = place[n - 1]
+        v0 = number[n - 1] + w * p0 - t
+        if not sign * v0 > 0.0:
+            break
+    if p0 == p or v0 == -math.inf or v0 == v:  # -inf at a wall
+        return n, n_to, p0
+    root = p0 + (p - p0) * (v0 / (v0 - v))
+    return n, n_to, min(max(root, min(p0, p)), max(p0, p))
 
 
 @cached
@@ -84,27 +68,12 @@ def roots(target, weight, slack, low):
         right_w += w
         right_t += w * (t - shift)
         if nl and t < m:
-            k = _last_not_above(left, left_number, nl, sum_w, sum_t, 1.0)
-            p1, g1 = left[k + 1], left_number[k + 1]
             over = right_w * shift - sum_t + right_t
-            nr = _move(left, left_number, k + 1, nl, right, right_number, nr, -shift, over)
-            nl = k + 1
-            v1 = g1 + sum_w * p1 - sum_t
-            if k < 0:
-                m = min(p1 - v1 / sum_w, p1)
-            else:
-                m = _between(left[k], left_number[k] + sum_w * left[k] - sum_t, p1, v1)
+            nl, nr, m = _move(left, left_number, nl, right, right_number, nr, -shift, over, sum_w, sum_t, 1.0)
         elif nr and t > m + gap:
-            k = _last_not_above(right, right_number, nr, right_w, right_t, -1.0)
-            q1, g1 = right[k + 1], right_number[k + 1]
             over = sum_t - right_w * shift - right_t
-            nl = _move(right, right_number, k + 1, nr, left, left_number, nl, shift, over)
-            nr = k + 1
-            v1 = g1 + right_w * q1 - right_t
-            if k < 0:
-                m = max(q1 - v1 / right_w, q1) + shift
-            else:
-                m = _between(right[k], right_number[k] + right_w * right[k] - right_t, q1, v1) + shift
+            nr, nl, m = _move(right, right_number, nr, left, left_number, nl, shift, over, right_w, right_t, -1.0)
+            m += shift
         else:
             m = t
         found[i] = m
@@ -120,11 +89,11 @@ def backtrack(roots, slack, top, tie):
     values[n - 1] = value
     for i in range(n - 2, -1, -1):
         # a root that is a rounding away from a bound is at it: so blocks at a wall stay whole
-        above = roots[i] <= value - slack[i] + tie
-        below = not above and roots[i] >= value - tie
-        if above:
-            value -= slack[i]
-        elif not below:
+        if roots[i] <= value - slack[i] + tie:
+            held[i], value = True, value - slack[i]
+        elif roots[i] >= value - tie:
+            held[i] = True
+        else:
             value = roots[i]
-        held[i], values[i] = above or below, value
+        values[i] = value
     return values, held

@@ -159,9 +159,6 @@ class SlIsotronClassifier(TronDescent):
             class_weight=class_weight, standardize=standardize, verbose=verbose,
         )  # fmt: skip
 
-    def _first_link(self) -> None:
-        return None
-
     def _next_link(self, link: Any, z: np.ndarray, y: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         u = lipschitz_isotonic(z, y, weight, upper=float(self.lipschitz))
         knots, first = np.unique(z, return_index=True)

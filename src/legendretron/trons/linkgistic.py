@@ -21,7 +21,7 @@ from legendretron._internal.sklearn_compat import Interval, StrOptions
 from legendretron._internal.validation import check_integer
 from legendretron.training import History
 from legendretron.training.progress import Progress
-from legendretron.trons.base import SHARED, BinaryLinkLearner, Design
+from legendretron.trons.base import BinaryLinkLearner, Design
 from legendretron.trons.link_prior import GaussianLogOdds, IntegratedSquare, LinkPrior
 from legendretron.trons.trigonometric_link import TrigonometricLink
 
@@ -145,7 +145,7 @@ class LinkgisticClassifier(BinaryLinkLearner):
     posterior_: Posterior
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **SHARED,
+        **BinaryLinkLearner._parameter_constraints,
         "random_state": ["random_state"],
         "n_basis": [Interval(Integral, 1, 200, closed="both")],
         "amplitude": [Interval(Real, 0, None, closed="neither"), None],
@@ -195,18 +195,18 @@ class LinkgisticClassifier(BinaryLinkLearner):
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         em = _EM(self, design, y, weight * self._total_weight, seed)
         w = em.logistic_regression()
+        z = design.predictor(w)
         amplitude = self._amplitude if self.amplitude is None else float(self.amplitude)
-        prior = self._prior(_interval(em.predictor(w), weight), int(self.n_basis), amplitude, float(self.length_scale))
+        prior = self._prior(_interval(z, weight), int(self.n_basis), amplitude, float(self.length_scale))
         posterior = Posterior(np.zeros(prior.n_latent), np.eye(prior.n_latent))
         bounds, errors = [], []
         self.history_ = History()
         progress, began = Progress(int(self.max_iter), int(self.verbose)), time.monotonic()
         quiet = 0
         for n_iter in range(1, int(self.max_iter) + 1):
-            z = em.predictor(w)
             posterior = em.e_step(prior, posterior, z, w)
             w = em.m_step(prior, posterior, w)
-            z = em.predictor(w)
+            z = design.predictor(w)
             bound, error, log_loss = em.bound(prior, posterior, z, w)
             bounds.append(bound)
             errors.append(error)
@@ -283,7 +283,7 @@ class LinkgisticClassifier(BinaryLinkLearner):
 
 
 class _EM:
-    """Data, random numbers and the two steps.
+    """Data, random numbers and the two steps of EM.
 
     The same random numbers serve all iterations: the sampled bound is then one deterministic function, which both steps
     are held to increase.
@@ -296,13 +296,6 @@ class _EM:
         self.alpha = _AUTOMATIC_PENALTY / self.total if owner.alpha == "auto" else float(owner.alpha)
         self.m_steps = int(owner.m_steps)
         self.n_samples, self.seed = int(owner.n_samples), seed
-        self._last: tuple[np.ndarray, np.ndarray] | None = None
-
-    def predictor(self, w: np.ndarray) -> np.ndarray:
-        """Predictors ``(n,)`` of weights; those of the last weights are kept, as one step ends where the next begins."""
-        if self._last is None or not np.array_equal(self._last[0], w):
-            self._last = w.copy(), self.design.predictor(w)
-        return self._last[1]
 
     def noise(self, size: int) -> np.ndarray:
         """Standard normal numbers ``(S, P)`` in pairs of opposite sign, which makes their mean exact."""
@@ -350,7 +343,7 @@ class _EM:
         """Mean expected loss of links with these coefficients, with the penalty, and its gradient in the weights."""
 
         def objective(w: np.ndarray) -> tuple[float, np.ndarray]:
-            phi, d_phi = prior.features(self.predictor(w), slopes=True)
+            phi, d_phi = prior.features(self.design.predictor(w), slopes=True)
             assert d_phi is not None
             t = phi @ c.T
             values = log_likelihood(t, self.y, self.counts)
@@ -363,18 +356,10 @@ class _EM:
 
 
 def _minimize(objective: Any, start: np.ndarray, steps: int) -> np.ndarray:
-    """L-BFGS; never to a worse point than the start."""
-    values: list[float] = []
-
-    def recorded(w: np.ndarray) -> tuple[float, np.ndarray]:
-        value, gradient = objective(w)
-        values.append(value)
-        return value, gradient
-
-    found = scipy.optimize.minimize(
-        recorded, start, jac=True, method="L-BFGS-B", options={"maxiter": steps, "gtol": 1e-9, "ftol": 1e-15}
-    )
-    return found.x if found.fun <= values[0] else start  # which is evaluated first
+    """L-BFGS, which never ends above the start."""
+    options = {"maxiter": steps, "gtol": 1e-9, "ftol": 1e-15}
+    minimum: np.ndarray = scipy.optimize.minimize(objective, start, jac=True, method="L-BFGS-B", options=options).x
+    return minimum
 
 
 def _interval(z: np.ndarray, weight: np.ndarray) -> tuple[float, float]:
