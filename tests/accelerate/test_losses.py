@@ -164,9 +164,9 @@ def test_changes_of_the_link_are_seen(name):
 
 @pytest.mark.parametrize("name", ["canonical", "composite_of_two"])
 def test_threads_share_the_rows(name, monkeypatch):
-    from legendretron.accelerate import losses as row_losses
+    from legendretron.accelerate.cpu import links
 
-    monkeypatch.setattr(row_losses, "_PART", 100)
+    monkeypatch.setattr(links, "_PART", 100)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
     for reduction in ("mean", "sum", "none"):
         loss = CanonicalLoss(LINKS[name](), reduction=reduction, ignore_index=-1)
@@ -191,7 +191,7 @@ def test_kernels_for_cuda(name):
         c = loss.n_classes
         x, y = logits(c, 11, dtype)
         y[3] = -100
-        (losses, gradient) = both(loss, x, y)[1]
+        losses, gradient = both(loss, x, y)[1]
         rows = loss.to(device)._make_row_losses(x.to(device))
         given = [t.to(device) for t in (x, y)]
         weight = torch.linspace(0.5, 2.0, c, dtype=dtype)

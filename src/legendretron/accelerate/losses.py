@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
-from legendretron.accelerate.cpu.links import LIKE, in_threads
+from legendretron.accelerate.cpu.links import LIKE, in_threads, row_parts
 from legendretron.accelerate.forms import link_form
 from legendretron.accelerate.log_proba import is_watched
 from legendretron.accelerate.support import has_numba, kernels_apply
@@ -16,8 +16,6 @@ from legendretron.links import CanonicalLink, Link, NoisyLink
 
 __all__ = ["RowLosses", "can_be_fused", "fused_loss", "row_losses"]
 
-_HOW = {"none": 0, "mean": 1, "sum": 2}
-_PART = 250_000  # exponentials, or what takes as long, that are worth a thread
 _MOST_CLASSES = 16_384  # of a row that a Triton kernel can hold
 
 
@@ -33,7 +31,7 @@ class RowLosses(NamedTuple):
 
     def __call__(
         self, logits: Tensor, labels: Tensor, weight: Tensor | None, ignore_index: int, reduction: str, want: bool
-    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    ) -> tuple[Tensor, Tensor | None, Tensor | float]:
         """Losses, gradients if wanted, and what gradients are still to be divided by.
 
         Logits ``(n, C)`` are in the precision of the link, labels ``(n,)`` have 64 bits. On the CPU a label that is no class,
@@ -44,37 +42,43 @@ class RowLosses(NamedTuple):
         if logits.is_cuda:
             out, gradient = self._on_cuda(logits, labels, weight, ignore_index, want)
             if reduction == "none":
-                return out[0], gradient, None
+                return out[0], gradient, 1.0
             loss, total = out.sum(-1).unbind()
-            return (loss / total, gradient, total) if reduction == "mean" else (loss, gradient, None)
+        else:
+            losses, gradient, loss, total = self._on_cpu(logits, labels, weight, ignore_index, want)
+            if reduction == "none":
+                return losses, gradient, 1.0
+        if reduction == "sum":
+            return loss, gradient, 1.0
+        # where no row counts, gradients stay 0 (on a GPU, to look would be to wait)
+        return loss / total, gradient, 1.0 if isinstance(total, float) and total == 0.0 else total
+
+    def _on_cpu(
+        self, logits: Tensor, labels: Tensor, weight: Tensor | None, ignore: int, want: bool
+    ) -> tuple[Tensor, Tensor | None, Tensor, float]:
         from legendretron.accelerate.cpu.losses import nested_losses, table_losses
 
-        n, size = labels.shape[0], logits.numel() * (4 if self.is_table else self.sizes[0])
+        n, losses = len(labels), torch.empty_like(labels, dtype=logits.dtype)
         gradient = torch.empty_like(logits) if want else None
-        given = (logits, labels, weight, gradient, self.numbers)
+        given = (losses, logits, labels, weight, gradient, self.numbers)
         addresses = [0 if tensor is None else tensor.data_ptr() for tensor in given]
-        how = _HOW[reduction]
-        parts = 1 if size < 2 * _PART else min(torch.get_num_threads(), size // _PART)
-        losses = torch.empty(n if how == 0 else parts, dtype=logits.dtype)
-        bounds = [(i * n // parts, (i + 1) * n // parts) for i in range(parts)]
         function = table_losses if self.is_table else nested_losses
+        work = 10 * logits.shape[1] * (4 if self.is_table else self.sizes[0])
 
-        def compute(first: int, last: int) -> int:
-            out = losses.data_ptr() + (bounds.index((first, last)) * losses.element_size() if how else 0)
-            return int(function(LIKE[logits.dtype], n, first, last, *self.sizes, out, *addresses, ignore_index, how))
+        def rows(first: int, last: int) -> tuple[int, float, float]:
+            return function(LIKE[logits.dtype], n, first, last, *self.sizes, *addresses, ignore)  # type: ignore[no-any-return]
 
-        if max(in_threads(compute, bounds)) >= 0:
+        bad, sums, weights = zip(*in_threads(rows, row_parts(n, work)), strict=True)
+        if max(bad) >= 0:
             raise IndexError("plain operations explain the error")
-        if how == 0:
-            return losses, gradient, None
-        return losses[0] if parts == 1 else losses.sum(), gradient, None
+        return losses, gradient, torch.tensor(sum(sums), dtype=logits.dtype), sum(weights)
 
     def _on_cuda(
-        self, logits: Tensor, labels: Tensor, weight: Tensor | None, ignore_index: int, want: bool
+        self, logits: Tensor, labels: Tensor, weight: Tensor | None, ignore: int, want: bool
     ) -> tuple[Tensor, Tensor | None]:
         from legendretron.accelerate.cuda.losses import weighted_losses
 
-        return weighted_losses(logits, labels, weight, self.numbers, self.sizes, self.is_table, ignore_index, want)
+        return weighted_losses(logits, labels, weight, self.numbers, self.sizes, self.is_table, ignore, want)
 
 
 def row_losses(link: Link, like: Tensor, least: Tensor | None = None) -> RowLosses | None:
@@ -129,16 +133,16 @@ class _FusedLoss(torch.autograd.Function):
         plain: Callable[[Tensor], Tensor],
     ) -> Tensor:
         loss, gradient, divisor = rows(logits, labels, weight, ignore_index, reduction, ctx.needs_input_grad[0])
-        ctx.save_for_backward(logits, gradient, divisor)
-        ctx.plain = plain
+        ctx.save_for_backward(logits, gradient)
+        ctx.plain, ctx.divisor = plain, divisor
         return loss
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
-        logits, gradient, divisor = ctx.saved_tensors
+        logits, gradient = ctx.saved_tensors
         if torch.is_grad_enabled():  # for higher derivatives, by operations that have them
             return *torch.autograd.grad(ctx.plain(logits), logits, g, create_graph=True), *[None] * 6
-        g = g if divisor is None else g / divisor
+        g = g / ctx.divisor
         return gradient * (g if g.dim() == 0 else g.unsqueeze(-1)), *[None] * 6
 
 

@@ -16,7 +16,7 @@ from legendretron.accelerate.forms import LinkForm
 if TYPE_CHECKING:
     from legendretron.accelerate.cpu.ridge_parameters import Sizes
 
-__all__ = ["LIKE", "ChainOnCPU", "NestsOnCPU", "chain_sizes", "in_threads"]
+__all__ = ["LIKE", "ChainOnCPU", "NestsOnCPU", "chain_sizes", "in_threads", "row_parts"]
 
 T = TypeVar("T")
 
@@ -32,7 +32,7 @@ def _round_up(n: int, multiple: int = _LANES) -> int:
     return -(-n // multiple) * multiple
 
 
-def _row_parts(n: int, work_of_row: int, width: int) -> list[tuple[int, int]]:
+def row_parts(n: int, work_of_row: int, width: int = 1) -> list[tuple[int, int]]:
     """First and last rows of the parts that are worth a thread, whole blocks of ``width`` rows each."""
     threads = min(torch.get_num_threads(), n * work_of_row // _PART) if n * work_of_row >= 2 * _PART else 1
     if threads == 1:
@@ -101,7 +101,7 @@ class _OnCPU(ABC):
             given = like, where, first, last, width, *sizes, p_z, p_intercept, log, swap, p_out
             return int(self._probabilities(*given)) < 0
 
-        return all(in_threads(rows, _row_parts(n, self._work, width)))
+        return all(in_threads(rows, row_parts(n, self._work, width)))
 
     def forward(self, z: Tensor, tensors: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
         """Log-probabilities ``(n, C)`` of rows, and what to keep for the backward pass beside them."""
@@ -114,7 +114,7 @@ class _OnCPU(ABC):
     ) -> tuple[Tensor, Tensor]:
         """Gradients of the rows, and of all parameters one after the other; empty where not wanted."""
         n, dtype, width = len(z), z.dtype, self._width(len(z))
-        parts = _row_parts(n, 2 * self._work, width)
+        parts = row_parts(n, 2 * self._work, width)
         dz = torch.empty(z.shape if wanted[0] else 0, dtype=dtype)
         size = sum(map(torch.numel, tensors)) if wanted[1] else 0
         gradients = torch.empty((len(parts), size), dtype=dtype)
