@@ -16,6 +16,7 @@ from legendretron.links import CanonicalLink, Link, NoisyLink
 
 __all__ = ["RowLosses", "can_be_fused", "fused_loss", "row_losses"]
 
+_HOW = {"none": 0, "mean": 1, "sum": 2}
 _MOST_CLASSES = 16_384  # of a row that a Triton kernel can hold
 
 
@@ -31,7 +32,7 @@ class RowLosses(NamedTuple):
 
     def __call__(
         self, logits: Tensor, labels: Tensor, weight: Tensor | None, ignore_index: int, reduction: str, want: bool
-    ) -> tuple[Tensor, Tensor | None, Tensor | float]:
+    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """Losses, gradients if wanted, and what gradients are still to be divided by.
 
         Logits ``(n, C)`` are in the precision of the link, labels ``(n,)`` have 64 bits. On the CPU a label that is no class,
@@ -40,45 +41,34 @@ class RowLosses(NamedTuple):
         logits, labels = logits.contiguous(), labels.contiguous()
         weight = None if weight is None else weight.to(logits).contiguous()
         if logits.is_cuda:
-            out, gradient = self._on_cuda(logits, labels, weight, ignore_index, want)
-            if reduction == "none":
-                return out[0], gradient, 1.0
-            loss, total = out.sum(-1).unbind()
-        else:
-            losses, gradient, loss, total = self._on_cpu(logits, labels, weight, ignore_index, want)
-            if reduction == "none":
-                return losses, gradient, 1.0
-        if reduction == "sum":
-            return loss, gradient, 1.0
-        # where no row counts, gradients stay 0 (on a GPU, to look would be to wait)
-        return loss / total, gradient, 1.0 if isinstance(total, float) and total == 0.0 else total
+            from legendretron.accelerate.cuda.losses import weighted_losses
 
-    def _on_cpu(
-        self, logits: Tensor, labels: Tensor, weight: Tensor | None, ignore: int, want: bool
-    ) -> tuple[Tensor, Tensor | None, Tensor, float]:
+            link = self.numbers, self.sizes, self.is_table
+            out, gradient = weighted_losses(logits, labels, weight, *link, ignore_index, want)
+            if reduction == "none":
+                return out[0], gradient, None
+            loss, total = out.sum(-1).unbind()
+            return (loss / total, gradient, total) if reduction == "mean" else (loss, gradient, None)
         from legendretron.accelerate.cpu.losses import nested_losses, table_losses
 
-        n, losses = len(labels), torch.empty_like(labels, dtype=logits.dtype)
+        n, work = labels.shape[0], 10 * logits.shape[1] * (4 if self.is_table else self.sizes[0])
         gradient = torch.empty_like(logits) if want else None
-        given = (losses, logits, labels, weight, gradient, self.numbers)
+        given = (logits, labels, weight, gradient, self.numbers)
         addresses = [0 if tensor is None else tensor.data_ptr() for tensor in given]
+        how = _HOW[reduction]
+        parts = row_parts(n, work)
+        losses = torch.empty(n if how == 0 else len(parts), dtype=logits.dtype)
         function = table_losses if self.is_table else nested_losses
-        work = 10 * logits.shape[1] * (4 if self.is_table else self.sizes[0])
 
-        def rows(first: int, last: int) -> tuple[int, float, float]:
-            return function(LIKE[logits.dtype], n, first, last, *self.sizes, *addresses, ignore)  # type: ignore[no-any-return]
+        def compute(first: int, last: int) -> int:
+            out = losses.data_ptr() + (parts.index((first, last)) * losses.element_size() if how else 0)
+            return int(function(LIKE[logits.dtype], n, first, last, *self.sizes, out, *addresses, ignore_index, how))
 
-        bad, sums, weights = zip(*in_threads(rows, row_parts(n, work)), strict=True)
-        if max(bad) >= 0:
+        if max(in_threads(compute, parts)) >= 0:
             raise IndexError("plain operations explain the error")
-        return losses, gradient, torch.tensor(sum(sums), dtype=logits.dtype), sum(weights)
-
-    def _on_cuda(
-        self, logits: Tensor, labels: Tensor, weight: Tensor | None, ignore: int, want: bool
-    ) -> tuple[Tensor, Tensor | None]:
-        from legendretron.accelerate.cuda.losses import weighted_losses
-
-        return weighted_losses(logits, labels, weight, self.numbers, self.sizes, self.is_table, ignore, want)
+        if how == 0:
+            return losses, gradient, None
+        return losses[0] if len(parts) == 1 else losses.sum(), gradient, None
 
 
 def row_losses(link: Link, like: Tensor, least: Tensor | None = None) -> RowLosses | None:
@@ -133,16 +123,16 @@ class _FusedLoss(torch.autograd.Function):
         plain: Callable[[Tensor], Tensor],
     ) -> Tensor:
         loss, gradient, divisor = rows(logits, labels, weight, ignore_index, reduction, ctx.needs_input_grad[0])
-        ctx.save_for_backward(logits, gradient)
-        ctx.plain, ctx.divisor = plain, divisor
+        ctx.save_for_backward(logits, gradient, divisor)
+        ctx.plain = plain
         return loss
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
-        logits, gradient = ctx.saved_tensors
+        logits, gradient, divisor = ctx.saved_tensors
         if torch.is_grad_enabled():  # for higher derivatives, by operations that have them
             return *torch.autograd.grad(ctx.plain(logits), logits, g, create_graph=True), *[None] * 6
-        g = g / ctx.divisor
+        g = g if divisor is None else g / divisor
         return gradient * (g if g.dim() == 0 else g.unsqueeze(-1)), *[None] * 6
 
 

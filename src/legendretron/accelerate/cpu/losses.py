@@ -2,9 +2,11 @@
 
 Both functions take the addresses of contiguous arrays, in the precision of ``like``: logits, ``(n, C)``, labels ``(n,)`` of
 64 bits, and of each class a weight, or 0 for no weights; see :func:`legendretron.accelerate.cpu.compiling.array_at`. They
-write the weighted losses of the rows from ``first`` to ``last`` to ``out``, and gradients ``w_y (p - e_y)`` to ``gradient``
-unless that is 0. A label ``ignore`` does not count. They return the number of a row with any other label that is no class,
-or, with noise, with a masked class, -1 if there is none; and the sums of losses and of weights.
+write to ``out`` the losses of all rows, ``how = 0``, their mean over weights, ``how = 1``, or their sum,
+``how = 2``. Gradients ``w_y (p - e_y)``, with the factor of the mean, are written to ``gradient`` unless that is 0. A label
+``ignore`` does not count. They return the number of a row with any other label that is no class, or, with noise, with a
+masked class; -1 if there is none. All this of rows from ``first`` to ``last``, so that several threads can share the work; a
+mean is over all ``n``, and those of the parts add up.
 
 ``numbers`` begins with ``keep``, ``fixed`` (C,) and ``least`` (C,). With noise of labels, observed probabilities are
 ``keep p + fixed``; ``least`` is subtracted from the loss of each label. Then follow the numbers of the link.
@@ -26,7 +28,23 @@ __all__ = ["nested_losses", "table_losses"]
 #: Rows that are computed together: many, as long as all of their exponentials stay in the cache.
 _WIDTH, _NARROW = 64, 16
 _MOST_UNITS = 512
+
+
 _LABELS = np.empty(0, np.int64)
+
+
+@compiled
+def _total_weight(labels, weights, n_classes, ignore):
+    """Number of the first row with a wrong label, or -1, and the sum of all rows' weights."""
+    total = 0.0
+    for i in range(labels.shape[0]):
+        label = at(labels, i)
+        if label == ignore:
+            continue
+        if label < 0 or label >= n_classes:
+            return i, total
+        total += at(weights, label) if weights.shape[0] > 0 else 1.0
+    return -1, total
 
 
 @compiled
@@ -46,23 +64,27 @@ def _nest_numbers(numbers, p, n_nests, n_classes):
 
 
 @cached
-def nested_losses(like, n, first, last, n_nests, n_classes, out, x, labels, weights, gradient, numbers, ignore):
+def nested_losses(like, n, first, last, n_nests, n_classes, out, x, labels, weights, gradient, numbers, ignore, how):
     """Of nested log-sum-exps: the numbers of the link are beta, the ``M`` nests' mu, gate biases, and offsets (M, C).
 
     See :class:`legendretron.potentials.NestedLogSumExp` for the formulas.
     """
     size = n * n_classes
     x, labels, weights = array_at(x, size, like), array_at(labels, n, _LABELS), array_at(weights, n_classes, like)
-    out, gradient = array_at(out, n, like), array_at(gradient, size, like)
+    out, gradient = array_at(out, n if how == 0 else 1, like), array_at(gradient, size, like)
     numbers = array_at(numbers, 2 + n_nests * (2 + n_classes) + 2 * n_classes, like)
     p_fixed, p_least, p_link = 1, 1 + n_classes, 1 + 2 * n_classes
+    bad, total_weight = _total_weight(labels, weights, n_classes, ignore)
+    if bad >= 0:
+        return bad
     kind = x.dtype.type
-    zero, one = kind(0), kind(1)
+    zero = kind(0)
+    factor = kind(1.0 / total_weight) if how == 1 else kind(1)
     nests, keep, beta = _nest_numbers(numbers, p_link, n_nests, n_classes), numbers[0], numbers[p_link]
     width = _WIDTH if n_nests * n_classes <= _MOST_UNITS else _NARROW
     state, none = new_rows(n_nests, n_classes, width, x), np.empty(0, x.dtype)
     logits, p = np.empty(n_classes * width, x.dtype), np.empty(n_classes * width, x.dtype)
-    summed = total_weight = 0.0
+    summed = 0.0
     for begin in range(first, last, width):
         rows = min(width, last - begin)
         load_rows(x, none, begin, rows, n_classes, logits, 0, width)
@@ -71,19 +93,18 @@ def nested_losses(like, n, first, last, n_nests, n_classes, out, x, labels, weig
             label = at(labels, begin + j)
             loss = zero
             if label != ignore:
-                if label < 0 or label >= n_classes:
-                    return begin + j, summed, total_weight
                 loss = keep * (at(state.most, j) + math.log(at(state.total, j))) / beta
                 loss -= at(logits, label * width + j) - at(state.top, j)
                 if keep != 1:
                     for k in range(n_classes):
                         loss += numbers[p_fixed + k] * (at(logits, k * width + j) - at(state.top, j))
                     if not abs(loss) < math.inf:
-                        return begin + j, summed, total_weight
-                weight = at(weights, label) if weights.shape[0] > 0 else one
-                loss = weight * (loss - numbers[p_least + label])
-                total_weight += weight
-            put(out, begin + j, loss)
+                        return begin + j
+                loss -= numbers[p_least + label]
+                if weights.shape[0] > 0:
+                    loss *= at(weights, label)
+            if how == 0:
+                put(out, begin + j, loss)
             summed += loss
         if gradient.shape[0] == 0:
             continue
@@ -94,39 +115,44 @@ def nested_losses(like, n, first, last, n_nests, n_classes, out, x, labels, weig
                 for k in range(n_classes):
                     put(gradient, place + k, zero)
                 continue
-            weight = at(weights, label) if weights.shape[0] > 0 else one
+            weight = factor * at(weights, label) if weights.shape[0] > 0 else factor
             for k in range(n_classes):
                 value = keep * at(p, k * width + j) + numbers[p_fixed + k]
                 put(gradient, place + k, weight * (value - kind(k == label)))
-    return -1, summed, total_weight
+    if how > 0:
+        out[0] = summed / total_weight if how == 1 else summed
+    return -1
 
 
 @cached
-def table_losses(like, n, first, last, n_pieces, size, out, x, labels, weights, gradient, numbers, ignore):
+def table_losses(like, n, first, last, n_pieces, size, out, x, labels, weights, gradient, numbers, ignore, how):
     """Of two-class links by a table of polynomials, see :class:`legendretron.links.binary_potential.PotentialTable`.
 
     The numbers of the link are the constant above even odds, the edges of the pieces, and ``size`` numbers of each piece: its
     middle, one over half its width, whether it lies above even odds, and the coefficients.
     """
     x, labels, weights = array_at(x, 2 * n, like), array_at(labels, n, _LABELS), array_at(weights, 2, like)
-    out, gradient = array_at(out, n, like), array_at(gradient, 2 * n, like)
+    out, gradient = array_at(out, n if how == 0 else 1, like), array_at(gradient, 2 * n, like)
     numbers = array_at(numbers, 7 + n_pieces * (1 + size), like)
     edges, pieces = numbers[6 : 7 + n_pieces], numbers[7 + n_pieces :]
+    bad, total_weight = _total_weight(labels, weights, 2, ignore)
+    if bad >= 0:
+        return bad
     kind = x.dtype.type
     one = kind(1)
+    factor = kind(1.0 / total_weight) if how == 1 else one
     keep, fixed_first, fixed_second, constant = numbers[0], numbers[1], numbers[2], numbers[5]
     low, high = edges[0], edges[n_pieces]
-    summed = total_weight = 0.0
+    summed = 0.0
     for i in range(first, last):
         label = at(labels, i)
         if label == ignore:
-            put(out, i, kind(0))
+            if how == 0:
+                put(out, i, kind(0))
             if gradient.shape[0] > 0:
                 put(gradient, 2 * i, kind(0))
                 put(gradient, 2 * i + 1, kind(0))
             continue
-        if label < 0 or label > 1:
-            return i, summed, total_weight
         z = at(x, 2 * i) - at(x, 2 * i + 1)
         inside = low if z < low else high if z > high else z
         piece, end = 0, n_pieces
@@ -152,15 +178,19 @@ def table_losses(like, n, first, last, n_pieces, size, out, x, labels, weights, 
         if keep != 1:
             loss = keep * loss + (-fixed_second * z if label == 0 else fixed_first * z)
             if not abs(loss) < math.inf:
-                return i, summed, total_weight
+                return i
+        loss -= numbers[3 + label]
         weight = at(weights, label) if weights.shape[0] > 0 else one
-        loss = weight * (loss - numbers[3 + label])
-        total_weight += weight
-        put(out, i, loss)
+        loss *= weight
+        if how == 0:
+            put(out, i, loss)
         summed += loss
         if gradient.shape[0] > 0:
             p, q = (one - small, small) if above else (small, one - small)
             p, q = keep * p + fixed_first, keep * q + fixed_second
+            weight *= factor
             put(gradient, 2 * i, weight * (p - kind(label == 0)))
             put(gradient, 2 * i + 1, weight * (q - kind(label == 1)))
-    return -1, summed, total_weight
+    if how > 0:
+        out[0] = summed / total_weight if how == 1 else summed
+    return -1
