@@ -164,9 +164,9 @@ def test_changes_of_the_link_are_seen(name):
 
 @pytest.mark.parametrize("name", ["canonical", "composite_of_two"])
 def test_threads_share_the_rows(name, monkeypatch):
-    from legendretron.accelerate import losses as row_losses
+    from legendretron.accelerate.cpu import links
 
-    monkeypatch.setattr(row_losses, "_PART", 100)
+    monkeypatch.setattr(links, "_PART", 100)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
     for reduction in ("mean", "sum", "none"):
         loss = CanonicalLoss(LINKS[name](), reduction=reduction, ignore_index=-1)
@@ -184,20 +184,21 @@ def test_threads_share_the_rows(name, monkeypatch):
 )
 def test_kernels_for_cuda(name):
     """On the CPU by Triton's interpreter, on a GPU as they are."""
-    pytest.importorskip("triton")
+    weighted_losses = pytest.importorskip("legendretron.accelerate.cuda.losses").weighted_losses
     device = "cuda" if torch.cuda.is_available() else "cpu"
     for dtype, tolerance in ((torch.float64, 1e-10), (torch.float32, 1e-5)):
         loss = CanonicalLoss(LINKS[name]().to(dtype), reduction="none", normalized=name in ("canonical", "table"))
         c = loss.n_classes
         x, y = logits(c, 11, dtype)
         y[3] = -100
-        (losses, gradient) = both(loss, x, y)[1]
+        losses, gradient = both(loss, x, y)[1]
         rows = loss.to(device)._make_row_losses(x.to(device))
+        link = rows.numbers, rows.sizes, rows.is_table
         given = [t.to(device) for t in (x, y)]
         weight = torch.linspace(0.5, 2.0, c, dtype=dtype)
         counts = weight[y.clamp(min=0)] * (y != -100)
         expected = [torch.stack([losses.detach() * counts, counts]), gradient * counts[:, None]]
-        found = rows._on_cuda(*given, weight.to(device), -100, True)
+        found = weighted_losses(*given, weight.to(device), *link, -100, True)
         torch.testing.assert_close([t.cpu() for t in found], expected, rtol=tolerance, atol=tolerance)
         given[1][2] = c
-        assert rows._on_cuda(*given, None, -100, True)[0][0].isnan().tolist() == [i == 2 for i in range(11)]
+        assert weighted_losses(*given, None, *link, -100, True)[0][0].isnan().tolist() == [i == 2 for i in range(11)]

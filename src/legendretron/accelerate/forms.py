@@ -16,7 +16,6 @@ from legendretron.links import (
     TransitionNoise,
 )
 from legendretron.potentials import FICNN, CPFlowNetwork, NestedLogSumExp
-from legendretron.potentials.cpflow import SCALE_FLOOR
 
 __all__ = ["LinkForm", "fits_kernels", "link_form", "link_tensors"]
 
@@ -45,11 +44,6 @@ class LinkForm(NamedTuple):
     def rank(self) -> int:
         """Units of a block."""
         return self.hidden * self.depth + 1
-
-    @property
-    def scale_floor(self) -> float | None:
-        """What is added to the scales of normalized units."""
-        return SCALE_FLOOR if self.normalized else None
 
     @property
     def is_noisy(self) -> bool:

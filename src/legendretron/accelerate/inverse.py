@@ -1,15 +1,12 @@
 r"""The inverse of a ridge potential's gradient, by a system of size ``r``, whatever the number of classes.
 
-The solution of :math:`\nabla g(x) = \alpha x + \gamma A^\top d(A x + b) = y` has the form :math:`x = (y - A^\top s) / \alpha`
-with :math:`s \in \mathbb{R}^r`, its **dual**. There the objective :math:`g(x) - \langle x, y \rangle` is, up to a constant,
+With an orthonormal basis of the lines of ``A``, :math:`A^\top = Q W^\top`, the solution of
+:math:`\nabla g(x) = \alpha x + \gamma A^\top d(A x + b) = y` is :math:`x = y / \alpha` in the directions outside of it. In
+those of the basis, :math:`v = Q^\top x` solves the same equation with :math:`W` in place of :math:`A`:
 
-.. math:: \frac{1}{2 \alpha} s^\top G s + \gamma h(t + b), \qquad t = (A y - G s) / \alpha, \quad G = A A^\top,
+.. math:: \alpha v + \gamma W^\top d(W v + b) = Q^\top y .
 
-its gradient :math:`A^\top \rho` with :math:`\rho = \gamma d(t + b) - s`, and Newton's step in ``x`` the same as
-
-.. math:: s \leftarrow s + \alpha\,(\alpha I + \gamma H_h G)^{-1} \rho .
-
-So only the products :math:`A y` and :math:`A^\top s` grow with the number of classes.
+So only the products with :math:`Q` grow with the number of classes.
 """
 
 from __future__ import annotations
@@ -19,17 +16,16 @@ from typing import cast
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
 from legendretron._internal.validation import full_precision
 from legendretron.accelerate.forms import link_form
 from legendretron.accelerate.log_proba import is_watched
 from legendretron.accelerate.support import has_numba
 from legendretron.links import CompositeLink, Link, NoisyLink
-from legendretron.potentials.ficnn import FICNN, Ridge
+from legendretron.potentials.ficnn import FICNN
 from legendretron.simplex import log_softmax_plus, log_softmax_plus_inverse
 
-__all__ = ["check_roots", "compiled_inverse", "inverse_gradient", "link_from_log", "network_numbers"]
+__all__ = ["check_roots", "compiled_inverse", "inverse_gradient", "link_from_log"]
 
 #: Largest error of the gradient at a root, in units of rounding.
 _ROUNDING = 64.0
@@ -91,24 +87,16 @@ def check_roots(block: FICNN, root: Tensor, y: Tensor) -> Tensor:
 
 @torch.no_grad()
 def compiled_inverse(block: FICNN, y: Tensor) -> Tensor:
-    """Points where the gradient is ``y``, without a graph: ``(n, K) -> (n, K)``; NaN where none was found."""
-    from legendretron.accelerate.cpu.inverse import ridge_duals
+    """Points where the gradient is ``y``, without a graph: ``(n, K) -> (n, K)``; of no use where none was found."""
+    from legendretron.accelerate.cpu.inverse import invert_ridge
 
-    ridge = block.ridge()
-    weight = ridge.weight
-    ay, wide = (y @ weight.mT).double(), weight.double()
-    gram, numbers = wide @ wide.mT, network_numbers(ridge).double()
-    scales = torch.linalg.vector_norm(y, dim=-1).double()
-    duals = np.empty(ay.numel())
-    flat = [t.contiguous().reshape(-1).numpy() for t in (ay, scales, gram, numbers)]
-    tolerance = torch.finfo(y.dtype).eps ** 0.5
-    ridge_duals(*flat, len(y), block.hidden, block.depth, block.final_softplus, tolerance, duals)
-    s = torch.from_numpy(duals).reshape(ay.shape).to(y.dtype)
-    return torch.addmm(y, s, weight, alpha=-1.0) / ridge.alpha
-
-
-def network_numbers(ridge: Ridge) -> Tensor:
-    """``b``, the mixing weights, ``alpha`` and ``gamma`` in one dimension; units that mix nothing have weights of zero."""
-    *middle, last = ridge.mixing
-    mixing = [pad(p, (0, 0, 0, p.shape[1] - p.shape[0])) for p in middle] + [last]
-    return torch.cat([t.reshape(-1) for t in (ridge.bias, *mixing, ridge.alpha, ridge.gamma)])
+    weight, bias, mixing, alpha, gamma = block.ridge()
+    basis, triangle = torch.linalg.qr(weight.mT)
+    target = y @ basis
+    numbers = [target, triangle.mT, bias, torch.cat(mixing)]
+    flat = [t.double().contiguous().reshape(-1).numpy() for t in numbers]
+    root = np.empty(target.numel())
+    sizes = *target.shape, block.hidden, block.mixed_units, block.depth, int(block.final_softplus)
+    invert_ridge(*flat, float(alpha), float(gamma), *sizes, root)
+    v = torch.from_numpy(root).reshape(target.shape).to(y.dtype)
+    return torch.addmm(y / alpha, v - target / alpha, basis.mT)

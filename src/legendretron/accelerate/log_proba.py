@@ -20,14 +20,13 @@ from torch import Tensor, nn
 from torch.autograd import forward_ad
 
 from legendretron.accelerate.forms import LinkForm, fits_kernels, link_form, link_tensors
-from legendretron.accelerate.support import has_numba, has_triton
+from legendretron.accelerate.support import PRECISIONS, compiled_applies, has_numba, has_triton, kernels_apply
 from legendretron.links import CanonicalLink, CompositeLink, Link, NoisyLink
 from legendretron.simplex import log_softmax_plus
 
 __all__ = ["LinkFunctions", "is_watched", "link_functions", "log_proba"]
 
 _PLAIN_TYPES = (Tensor, nn.Parameter)
-_PRECISIONS = (torch.float32, torch.float64)
 _BATCHED: Any = torch._C._parse_dispatch_key("Batched")
 _Plain = Callable[[Tensor, Sequence[Tensor]], Tensor]
 
@@ -98,16 +97,14 @@ def _functions(form: LinkForm, all_classes: bool, on_cuda: bool) -> LinkFunction
         from legendretron.accelerate.cuda.nests import NestsOnCUDA
 
         return NestsOnCUDA(form, all_classes) if form.n_nests else ChainOnCUDA(form)
-    from legendretron.accelerate.cpu.links import ChainOnCPU, NestsOnCPU
+    from legendretron.accelerate.cpu.links import LinkOnCPU
 
-    return NestsOnCPU(form, all_classes) if form.n_nests else ChainOnCPU(form)
+    return LinkOnCPU(form, all_classes)
 
 
 def link_functions(form: LinkForm, all_classes: bool, like: Tensor) -> LinkFunctions | None:
-    """Compiled functions for a link and tensors of this device and dtype, without run axes; None if there are none."""
-    if like.dtype not in _PRECISIONS or not (like.is_cuda or like.is_cpu):
-        return None
-    known = has_triton() and fits_kernels(form) if like.is_cuda else has_numba()
+    """Compiled functions for contiguous tensors like this one and a link without run axes; None if there are none."""
+    known = kernels_apply(like) and fits_kernels(form) if like.is_cuda else compiled_applies(like)
     return _functions(form, all_classes, like.is_cuda) if known else None
 
 
@@ -145,6 +142,19 @@ class _OneNode(torch.autograd.Function):
         return None, None, dz if needed[0] else None, *_parts(gradient, tensors, needed[1:])
 
 
+def _suits(z: Tensor, tensors: Sequence[Tensor]) -> bool:
+    """Whether rows and parameters are plain tensors of one precision on one device."""
+    if type(z) not in _PLAIN_TYPES or z.dim() != 2:
+        return False
+    dtype, device = z.dtype, z.device
+    for tensor in tensors:
+        if type(tensor) not in _PLAIN_TYPES or tensor.dtype != dtype or tensor.device != device:
+            return False
+        if not tensor.is_contiguous():
+            return False
+    return dtype in PRECISIONS
+
+
 def _by_one_node(
     form: LinkForm, all_classes: bool, z: Tensor, tensors: Sequence[Tensor], plain: _Plain
 ) -> Tensor | None:
@@ -152,24 +162,15 @@ def _by_one_node(
 
     ``plain`` is the same map from ``z`` and ``tensors`` by plain operations, for derivatives of higher order.
     """
+    if not _suits(z, tensors):
+        return None
     if torch.compiler.is_compiling():
         return _by_operator(form, all_classes, z, tensors)
-    if type(z) not in _PLAIN_TYPES or z.dim() != 2 or (z.is_cuda and not len(z)):
-        return None
+    z = z if z.is_contiguous() else z.contiguous()
     functions = link_functions(form, all_classes, z)
-    if functions is None or is_watched():
+    if functions is None or is_watched() or (z.is_cuda and not len(z)):
         return None
-    dtype, device = z.dtype, z.device
-    recorded = z.requires_grad
-    for tensor in tensors:
-        if type(tensor) not in _PLAIN_TYPES or tensor.dtype != dtype or tensor.device != device:
-            return None
-        if not tensor.is_contiguous():
-            return None
-        recorded = recorded or tensor.requires_grad
-    if not z.is_contiguous():
-        z = z.contiguous()
-    if recorded and torch.is_grad_enabled():
+    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (z, *tensors)):
         result: Tensor = _OneNode.apply(functions, plain, z, *tensors)  # type: ignore[no-untyped-call]
         return result
     return functions.forward(z, tensors)[0]
@@ -269,11 +270,7 @@ _has_functions._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 def _by_operator(form: LinkForm, all_classes: bool, z: Tensor, tensors: Sequence[Tensor]) -> Tensor | None:
-    if torch.compiler.is_exporting() or type(z) not in _PLAIN_TYPES or z.dim() != 2 or z.dtype not in _PRECISIONS:
-        return None
     device = z.device.type
-    if not (device == "cpu" or (device == "cuda" and fits_kernels(form))) or not _has_functions(device == "cuda"):
+    if torch.compiler.is_exporting() or not (device == "cpu" or (device == "cuda" and fits_kernels(form))):
         return None
-    if any(type(t) not in _PLAIN_TYPES or t.dtype != z.dtype or t.device != z.device for t in tensors):
-        return None
-    return _link(z, list(tensors), _sizes(form, all_classes))[0]
+    return _link(z, list(tensors), _sizes(form, all_classes))[0] if _has_functions(device == "cuda") else None

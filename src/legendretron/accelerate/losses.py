@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
-from legendretron.accelerate.cpu.links import LIKE, in_threads
+from legendretron.accelerate.cpu.links import LIKE, in_threads, row_parts
 from legendretron.accelerate.forms import link_form
 from legendretron.accelerate.log_proba import is_watched
 from legendretron.accelerate.support import has_numba, kernels_apply
@@ -17,7 +17,6 @@ from legendretron.links import CanonicalLink, Link, NoisyLink
 __all__ = ["RowLosses", "can_be_fused", "fused_loss", "row_losses"]
 
 _HOW = {"none": 0, "mean": 1, "sum": 2}
-_PART = 250_000  # exponentials, or what takes as long, that are worth a thread
 _MOST_CLASSES = 16_384  # of a row that a Triton kernel can hold
 
 
@@ -42,39 +41,34 @@ class RowLosses(NamedTuple):
         logits, labels = logits.contiguous(), labels.contiguous()
         weight = None if weight is None else weight.to(logits).contiguous()
         if logits.is_cuda:
-            out, gradient = self._on_cuda(logits, labels, weight, ignore_index, want)
+            from legendretron.accelerate.cuda.losses import weighted_losses
+
+            link = self.numbers, self.sizes, self.is_table
+            out, gradient = weighted_losses(logits, labels, weight, *link, ignore_index, want)
             if reduction == "none":
                 return out[0], gradient, None
             loss, total = out.sum(-1).unbind()
             return (loss / total, gradient, total) if reduction == "mean" else (loss, gradient, None)
         from legendretron.accelerate.cpu.losses import nested_losses, table_losses
 
-        n, size = labels.shape[0], logits.numel() * (4 if self.is_table else self.sizes[0])
+        n, work = labels.shape[0], 10 * logits.shape[1] * (4 if self.is_table else self.sizes[0])
         gradient = torch.empty_like(logits) if want else None
         given = (logits, labels, weight, gradient, self.numbers)
         addresses = [0 if tensor is None else tensor.data_ptr() for tensor in given]
         how = _HOW[reduction]
-        parts = 1 if size < 2 * _PART else min(torch.get_num_threads(), size // _PART)
-        losses = torch.empty(n if how == 0 else parts, dtype=logits.dtype)
-        bounds = [(i * n // parts, (i + 1) * n // parts) for i in range(parts)]
+        parts = row_parts(n, work)
+        losses = torch.empty(n if how == 0 else len(parts), dtype=logits.dtype)
         function = table_losses if self.is_table else nested_losses
 
         def compute(first: int, last: int) -> int:
-            out = losses.data_ptr() + (bounds.index((first, last)) * losses.element_size() if how else 0)
+            out = losses.data_ptr() + (parts.index((first, last)) * losses.element_size() if how else 0)
             return int(function(LIKE[logits.dtype], n, first, last, *self.sizes, out, *addresses, ignore_index, how))
 
-        if max(in_threads(compute, bounds)) >= 0:
+        if max(in_threads(compute, parts)) >= 0:
             raise IndexError("plain operations explain the error")
         if how == 0:
             return losses, gradient, None
-        return losses[0] if parts == 1 else losses.sum(), gradient, None
-
-    def _on_cuda(
-        self, logits: Tensor, labels: Tensor, weight: Tensor | None, ignore_index: int, want: bool
-    ) -> tuple[Tensor, Tensor | None]:
-        from legendretron.accelerate.cuda.losses import weighted_losses
-
-        return weighted_losses(logits, labels, weight, self.numbers, self.sizes, self.is_table, ignore_index, want)
+        return losses[0] if len(parts) == 1 else losses.sum(), gradient, None
 
 
 def row_losses(link: Link, like: Tensor, least: Tensor | None = None) -> RowLosses | None:

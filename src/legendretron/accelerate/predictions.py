@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from legendretron._internal.tensor_cache import TensorCache
-from legendretron.accelerate.cpu.links import ChainOnCPU, NestsOnCPU
+from legendretron.accelerate.cpu.links import LinkOnCPU
 from legendretron.accelerate.forms import LinkForm, link_form, link_tensors
 from legendretron.accelerate.support import has_numba
 from legendretron.links import Link
@@ -21,7 +21,7 @@ class RowProbabilities:
     """A link with the parameters that it has now, for arrays: the forward pass of heads."""
 
     def __init__(self, form: LinkForm, tensors: list[Tensor]) -> None:
-        self._link = NestsOnCPU(form, all_classes=False) if form.n_nests else ChainOnCPU(form)
+        self._link = LinkOnCPU(form)
         self._tensors = [tensor.detach().contiguous() for tensor in tensors]
         #: Whether all parameters of the link are finite.
         self.finite = all(bool(torch.isfinite(tensor).all()) for tensor in tensors)

@@ -8,9 +8,10 @@ from importlib import import_module
 import torch
 from torch import Tensor
 
-__all__ = ["compiled_applies", "has_numba", "has_triton", "kernels_apply"]
+__all__ = ["PRECISIONS", "compiled_applies", "has_numba", "has_triton", "kernels_apply"]
 
-_PRECISIONS = (torch.float32, torch.float64)
+#: Types of numbers that compiled functions and kernels work with.
+PRECISIONS = (torch.float32, torch.float64)
 
 
 @cache
@@ -34,9 +35,9 @@ def has_triton() -> bool:
 
 def compiled_applies(tensor: Tensor) -> bool:
     """Whether functions of Numba can work on this tensor and others like it."""
-    return tensor.device.type == "cpu" and tensor.is_contiguous() and tensor.dtype in _PRECISIONS and has_numba()
+    return tensor.is_cpu and tensor.is_contiguous() and tensor.dtype in PRECISIONS and has_numba()
 
 
 def kernels_apply(tensor: Tensor) -> bool:
     """Whether kernels of Triton can work on this tensor and others like it."""
-    return tensor.is_cuda and tensor.dtype in _PRECISIONS and has_triton()
+    return tensor.is_cuda and tensor.dtype in PRECISIONS and has_triton()

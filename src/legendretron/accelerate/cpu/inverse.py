@@ -13,237 +13,161 @@ import numpy as np
 from legendretron.accelerate.cpu.compiling import at, cached, compiled, put
 from legendretron.accelerate.cpu.inner_networks import inner_forward
 from legendretron.accelerate.cpu.products import add_product
-from legendretron.accelerate.cpu.vectors import activate, add_multiple, fill, multiply, scale
+from legendretron.accelerate.cpu.vector_code import vector_function
+from legendretron.accelerate.cpu.vectors import activate, fill, scale
 
-__all__ = ["ridge_duals"]
+__all__ = ["invert_ridge"]
 
-_WIDTH = 16
-_MAX_STEPS, _MAX_HALVINGS, _STALLED = 300, 60, 5
+_WIDTH = 16  # rows that are solved together
+_MAX_STEPS, _STALLED = 300, 5
 _SUFFICIENT_DECREASE = 1e-4
 
 
-@compiled
-def _evaluate(
-    s, ay, gram, numbers, hidden, depth, final_softplus, z, positive, slope, up, rho, g_s, g_rho, value, size
-):
-    """Of duals ``s``: the network's layers, ``rho = gamma d - s``, the objective, and the norm of ``A^T rho``."""
-    width, rank, layer = _WIDTH, hidden * depth + 1, hidden * _WIDTH
-    units, last = rank * width, depth * layer
-    p_mixing = rank
-    p_alpha = p_mixing + (depth - 1) * hidden * hidden + hidden
-    alpha, gamma = numbers[p_alpha], numbers[p_alpha + 1]
-    fill(g_s, 0, units, 0.0)
-    add_product(gram, 0, rank, 1, rank, rank, s, 0, g_s, 0, width)
-    for u in range(rank):
-        for j in range(width):
-            place = u * width + j
-            put(z, place, (at(ay, place) - at(g_s, place)) / alpha + numbers[u])
-    inner_forward(numbers, p_mixing, z, positive, slope, rho, up, 0, hidden, hidden, depth, int(final_softplus), width)
-    if final_softplus:
-        activate(z, last, positive, slope, last, width)
-    scale(rho, 0, gamma, rho, 0, units)
-    for j in range(units):
-        put(rho, j, at(rho, j) - at(s, j))
-    fill(g_rho, 0, units, 0.0)
-    add_product(gram, 0, rank, 1, rank, rank, rho, 0, g_rho, 0, width)
-    for j in range(width):
-        put(value, j, gamma * (at(positive, last + j) if final_softplus else at(z, last + j)))
-        put(size, j, 0.0)
-    for u in range(rank):
-        for j in range(width):
-            place = u * width + j
-            put(value, j, at(value, j) + at(s, place) * at(g_s, place) / (2.0 * alpha))
-            put(size, j, at(size, j) + at(rho, place) * at(g_rho, place))
-    for j in range(width):
-        put(size, j, math.sqrt(max(at(size, j), 0.0)))
+@vector_function
+def _subtract_dot(code, x, px, step_x, y, py, step_y, n, out, po, width):
+    """``out -= sum_i x_i y_i`` in each row; entries are ``step_x`` and ``step_y`` apart."""
+    with code.pieces(width) as j:
+        total = code.total()
+        with code.loop(n) as i:
+            total.add(x.load(px + j + i * step_x) * y.load(py + j + i * step_y))
+        out.store(po + j, out.load(po + j) - total.get())
 
 
 @compiled
-def _factor(slope, up, gram, numbers, hidden, depth, final_softplus, e, e_gram, lower, minus, root):
-    r"""``E`` with ``H = E^T E``, the Hessian of ``h``, then ``E G`` and Cholesky's factor of ``alpha I + gamma E G E^T``.
-
-    ``E = D^{1/2} J``: in the row of a unit, only columns of its own layer and those before it are not zero.
-    """
-    width, rank = _WIDTH, hidden * depth + 1
-    p_mixing = rank
-    p_alpha = p_mixing + (depth - 1) * hidden * hidden + hidden
-    alpha, gamma = numbers[p_alpha], numbers[p_alpha + 1]
-    row = rank * width
-    for u in range(rank):
+def _hessian_factor(weight, mixing, alpha, gamma, slope, up, dim, hidden, mixed, depth, jacobian, factors, lower):
+    """Cholesky's factor of ``alpha I + gamma W^T H W``, where ``H = J^T D J`` is the Hessian of ``h``."""
+    width, rank, line = _WIDTH, hidden * depth + 1, dim * _WIDTH
+    for u in range(rank):  # J W: the derivative of each unit's input
         k = u // hidden
-        size = min((k + 1) * hidden, rank)
-        fill(e, u * row, size * width, 0.0)
-        fill(e, u * row + u * width, width, 1.0)
-        if k > 0:
-            mixing = p_mixing + (k - 1) * hidden * hidden + (u - k * hidden) * hidden
-            for i in range(hidden):
-                below = (k - 1) * hidden + i
-                for j in range(width):
-                    put(root, j, numbers[mixing + i] * at(slope, below * width + j))
-                for v in range(k * hidden):
-                    add_multiple(root, 0, e, below * row + v * width, e, u * row + v * width, width)
+        for v in range(dim):
+            fill(jacobian, u * line + v * width, width, weight[u * dim + v])
+        if k == 0 or (k < depth and u % hidden >= mixed):
+            continue
+        below, row = (k - 1) * hidden, (k - 1) * mixed + u % hidden
+        for i in range(hidden):
+            scale(slope, (below + i) * width, -mixing[row * hidden + i], factors, i * width, width)
+        for v in range(dim):
+            p_v = v * width
+            _subtract_dot(
+                factors, 0, width, jacobian, below * line + p_v, line, hidden, jacobian, u * line + p_v, width
+            )
     for u in range(rank):
-        size = min((u // hidden + 1) * hidden, rank)
         for j in range(width):
-            place = u * width + j
-            bend = at(slope, place) * (1.0 - at(slope, place))
-            if u == rank - 1 and not final_softplus:
-                bend = 0.0
-            put(root, j, math.sqrt(at(up, place) * bend))
-        for v in range(size):
-            multiply(root, 0, e, u * row + v * width, e, u * row + v * width, width)
-        fill(e_gram, u * row, row, 0.0)
-        add_product(gram, 0, rank, 1, rank, size, e, u * row, e_gram, u * row, width)
-    for u in range(rank):
-        for v in range(u + 1):
-            place = u * row + v * width
-            fill(lower, place, width, 0.0)
-            for c in range(min((v // hidden + 1) * hidden, rank)):
-                add_multiple(e_gram, u * row + c * width, e, v * row + c * width, lower, place, width)
-            scale(lower, place, gamma, lower, place, width)
-            if u == v:
-                for j in range(width):
-                    put(lower, place + j, at(lower, place + j) + alpha)
-            for c in range(v):
-                add_multiple(minus, u * row + c * width, lower, v * row + c * width, lower, place, width)
+            s = at(slope, u * width + j)
+            put(factors, j, math.sqrt(gamma * at(up, u * width + j) * s * (1.0 - s)))
+        for v in range(dim):
             for j in range(width):
-                if u == v:
-                    put(lower, place + j, math.sqrt(at(lower, place + j)))
-                else:
-                    put(lower, place + j, at(lower, place + j) / at(lower, v * row + v * width + j))
-                put(minus, place + j, -at(lower, place + j))
+                place = u * line + v * width + j
+                put(jacobian, place, at(jacobian, place) * at(factors, j))
+    for u in range(dim):
+        for v in range(u + 1):
+            place = u * line + v * width
+            fill(lower, place, width, -alpha if u == v else 0.0)
+            _subtract_dot(jacobian, u * width, line, jacobian, v * width, line, rank, lower, place, width)
+            scale(lower, place, -1.0, lower, place, width)
+            _subtract_dot(lower, u * line, width, lower, v * line, width, v, lower, place, width)
+            for j in range(width):
+                pivot = at(lower, v * line + v * width + j)
+                put(lower, place + j, math.sqrt(pivot) if u == v else at(lower, place + j) / pivot)
 
 
 @compiled
-def _solve(rho, numbers, hidden, depth, e, e_gram, lower, minus, v, step):
-    """``step = (alpha I + gamma H G)^{-1} rho``, which is ``(rho - gamma E^T v) / alpha``.
-
-    Here ``(alpha I + gamma E G E^T) v = E G rho``, a system that is symmetric and positive definite.
-    """
-    width, rank = _WIDTH, hidden * depth + 1
-    p_alpha = rank + (depth - 1) * hidden * hidden + hidden
-    alpha, gamma = numbers[p_alpha], numbers[p_alpha + 1]
-    row = rank * width
-    for u in range(rank):
-        place = u * width
-        fill(v, place, width, 0.0)
-        for c in range(rank):
-            add_multiple(e_gram, u * row + c * width, rho, c * width, v, place, width)
-        for c in range(u):
-            add_multiple(minus, u * row + c * width, v, c * width, v, place, width)
+def _solve(lower, x, dim):
+    """Replace ``x`` by the solution of a system whose matrix has this factor."""
+    width, line = _WIDTH, dim * _WIDTH
+    for step in range(2 * dim):
+        if step < dim:
+            u = step
+            _subtract_dot(lower, u * line, width, x, 0, width, u, x, u * width, width)
+        else:
+            u = 2 * dim - 1 - step
+            p, n = (u + 1) * width, dim - 1 - u
+            _subtract_dot(lower, (u + 1) * line + u * width, line, x, p, width, n, x, u * width, width)
         for j in range(width):
-            put(v, place + j, at(v, place + j) / at(lower, u * row + place + j))
-    for u in range(rank - 1, -1, -1):
-        place = u * width
-        for c in range(u + 1, rank):
-            add_multiple(minus, c * row + place, v, c * width, v, place, width)
-        for j in range(width):
-            put(v, place + j, at(v, place + j) / at(lower, u * row + place + j))
-    fill(step, 0, row, 0.0)
-    for u in range(rank):
-        for c in range(min((u // hidden + 1) * hidden, rank)):
-            add_multiple(e, u * row + c * width, v, u * width, step, c * width, width)
-    for j in range(row):
-        put(step, j, (at(rho, j) - gamma * at(step, j)) / alpha)
+            put(x, u * width + j, at(x, u * width + j) / at(lower, u * line + u * width + j))
 
 
 @cached
-def ridge_duals(ay, scales, gram, numbers, n, hidden, depth, final_softplus, tolerance, out):
-    """Write the duals ``s`` (n, r) of rows with products ``A y`` (n, r) and norms ``|y|`` (n,); NaN where none were found.
+def invert_ridge(y, weight, bias, mixing, alpha, gamma, n, dim, hidden, mixed, depth, final, out):
+    """Solve ``alpha x + gamma W^T grad h(W x + b) = y`` for rows ``y``, (n, dim), in double precision.
 
-    ``gram`` is ``A A^T`` (r, r); ``numbers`` holds ``b``, the mixing weights, ``alpha`` and ``gamma``.
+    Newton's method on a convex objective, with steps that are halved until it has fallen. Rows that fail are not marked.
     """
     width, rank = _WIDTH, hidden * depth + 1
-    units, matrix = rank * width, rank * rank * width
-    alpha = numbers[rank + (depth - 1) * hidden * hidden + hidden]
+    units, size, last = rank * width, dim * width, (rank - 1) * width
     eps = np.finfo(np.float64).eps
-    s, products, step, trial, best, v = (
-        np.empty(units),
-        np.empty(units),
-        np.empty(units),
-        np.empty(units),
-        np.empty(units),
-        np.empty(units),
-    )
-    z, positive, slope, up = np.empty(units), np.empty(units), np.empty(units), np.empty(units)
-    rho, g_s, g_rho, new = np.empty(units), np.empty(units), np.empty(units), np.empty(units)
-    e, e_gram, lower, minus = np.empty(matrix), np.empty(matrix), np.empty(matrix), np.empty(matrix)
-    value, size, root, least = np.empty(width), np.empty(width), np.empty(width), np.empty(width)
-    trial_value, trial_size, decrease, factor = np.empty(width), np.empty(width), np.empty(width), np.empty(width)
-    stalled, active, pending = np.zeros(width, np.int64), np.zeros(width, np.bool_), np.zeros(width, np.bool_)
+    z, positive, slope, d, up = np.empty(units), np.empty(units), np.empty(units), np.empty(units), np.empty(units)
+    x, target, trial, gradient = np.empty(size), np.empty(size), np.empty(size), np.empty(size)
+    step, newton = np.empty(size), np.empty(size)
+    jacobian, factors, lower = np.empty(rank * size), np.empty(hidden * width), np.empty(dim * size)
+    value, decrease, factor, least = np.empty(width), np.empty(width), np.empty(width), np.empty(width)
+    norm, stalled = np.empty(width), np.zeros(width, np.int64)
+    active, moved = np.zeros(width, np.bool_), np.zeros(width, np.bool_)
     for begin in range(0, n, width):
         rows = min(width, n - begin)
-        fill(s, 0, units, 0.0)
-        fill(best, 0, units, 0.0)
-        fill(products, 0, units, 0.0)
-        for j in range(rows):
-            for u in range(rank):
-                put(products, u * width + j, at(ay, (begin + j) * rank + u))
+        for i in range(size):
+            put(target, i, 0.0)
+            put(trial, i, 0.0)
+            put(x, i, 0.0)
         for j in range(width):
-            least[j], stalled[j], active[j] = math.inf, 0, j < rows
+            value[j] = least[j] = math.inf
+            decrease[j], factor[j], stalled[j], active[j], norm[j] = 0.0, 1.0, 0, j < rows, 0.0
+            for k in range(dim if j < rows else 0):
+                target[k * width + j] = y[(begin + j) * dim + k]
+                norm[j] += target[k * width + j] ** 2
+            norm[j] = math.sqrt(norm[j])
         for _ in range(_MAX_STEPS):
-            _evaluate(
-                s, products, gram, numbers, hidden, depth, final_softplus, z, positive, slope, up, rho, g_s, g_rho,
-                value, size,
-            )  # fmt: skip
-            left = False
-            for j in range(rows):
+            # the gradient of the objective alpha |x|^2 / 2 + gamma h(W x + b) - <x, y> at the trial point
+            for u in range(rank):
+                fill(z, u * width, width, bias[u])
+            add_product(weight, 0, dim, 1, rank, dim, trial, 0, z, 0, width)
+            inner_forward(mixing, 0, z, positive, slope, d, up, 0, hidden, mixed, depth, final, width)
+            if final:
+                activate(z, last, z, slope, last, width)
+            for i in range(size):
+                put(gradient, i, alpha * at(trial, i) - at(target, i))
+            scale(d, 0, gamma, d, 0, units)
+            add_product(weight, 0, 1, dim, dim, rank, d, 0, gradient, 0, width)
+            any_moved = any_active = False
+            for j in range(width):
+                moved[j] = False
                 if not active[j]:
                     continue
-                stalled[j] += 1
-                if size[j] < least[j]:
-                    if size[j] < 0.5 * least[j]:
-                        stalled[j] = 0
-                    least[j] = size[j]
-                    for u in range(rank):
-                        put(best, u * width + j, at(s, u * width + j))
-                # false for NaN, so that a bad row does not hold up the others
-                enough = size[j] > 4.0 * eps * (1.0 + at(scales, begin + j))
-                active[j] = enough and stalled[j] < _STALLED
-                left = left or active[j]
-            if not left:
+                objective, length = gamma * z[last + j], 0.0
+                for i in range(j, size, width):
+                    objective += (0.5 * alpha * trial[i] - target[i]) * trial[i]
+                    length += gradient[i] ** 2
+                length, slack = math.sqrt(length), 8.0 * eps * (1.0 + abs(objective))
+                # false for NaN, so that a bad row ends and does not hold up the others
+                if not objective > value[j] - _SUFFICIENT_DECREASE * factor[j] * decrease[j] + slack:
+                    moved[j], value[j], factor[j] = True, objective, 1.0
+                    for i in range(j, size, width):
+                        x[i] = trial[i]
+                    stalled[j] += 1
+                    if length < 0.5 * least[j]:
+                        least[j], stalled[j] = length, 0
+                    active[j] = length > 4.0 * eps * (1.0 + norm[j]) and stalled[j] < _STALLED
+                else:
+                    factor[j] *= 0.5
+                    active[j] = factor[j] > eps
+                any_moved = any_moved or (moved[j] and active[j])
+                any_active = any_active or active[j]
+            if not any_active:
                 break
-            _factor(slope, up, gram, numbers, hidden, depth, final_softplus, e, e_gram, lower, minus, root)
-            _solve(rho, numbers, hidden, depth, e, e_gram, lower, minus, v, step)
-            scale(step, 0, alpha, step, 0, units)
-            for j in range(width):
-                put(decrease, j, 0.0)
-                put(factor, j, 1.0)
-                pending[j] = active[j]
-            for u in range(rank):
-                for j in range(width):
-                    place = u * width + j
-                    put(decrease, j, at(decrease, j) + at(g_rho, place) * at(step, place) / alpha)
-            for j in range(units):
-                put(new, j, at(s, j))
-            for _ in range(_MAX_HALVINGS):
-                for u in range(rank):
-                    for j in range(width):
-                        place = u * width + j
-                        put(trial, place, at(s, place) + at(factor, j) * at(step, place))
-                _evaluate(
-                    trial, products, gram, numbers, hidden, depth, final_softplus, z, positive, slope, up, rho, g_s, g_rho,
-                    trial_value, trial_size,
+            if any_moved:
+                _hessian_factor(
+                    weight, mixing, alpha, gamma, slope, up, dim, hidden, mixed, depth, jacobian, factors, lower
                 )  # fmt: skip
-                left = False
-                for j in range(rows):
-                    if not pending[j]:
-                        continue
-                    slack = 8.0 * eps * (1.0 + abs(value[j]))
-                    if trial_value[j] <= value[j] - _SUFFICIENT_DECREASE * factor[j] * decrease[j] + slack:
-                        pending[j] = False
-                        for u in range(rank):
-                            put(new, u * width + j, at(trial, u * width + j))
-                    else:
-                        factor[j] *= 0.5
-                        left = True
-                if not left:
-                    break
-            for j in range(rows):
-                active[j] = active[j] and not pending[j]
-            for j in range(units):
-                put(s, j, at(new, j))
+                scale(gradient, 0, 1.0, newton, 0, size)
+                _solve(lower, newton, dim)
+            for j in range(width):
+                if moved[j]:
+                    decrease[j] = 0.0
+                    for i in range(j, size, width):
+                        step[i] = newton[i]
+                        decrease[j] += gradient[i] * newton[i]
+                for i in range(j, size, width):
+                    trial[i] = x[i] - factor[j] * step[i] if active[j] else x[i]
         for j in range(rows):
-            is_root = least[j] <= tolerance * (1.0 + at(scales, begin + j))
-            for u in range(rank):
-                put(out, (begin + j) * rank + u, at(best, u * width + j) if is_root else math.nan)
+            for k in range(dim):
+                out[(begin + j) * dim + k] = x[k * width + j]

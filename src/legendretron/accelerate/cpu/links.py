@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -16,7 +15,7 @@ from legendretron.accelerate.forms import LinkForm
 if TYPE_CHECKING:
     from legendretron.accelerate.cpu.ridge_parameters import Sizes
 
-__all__ = ["LIKE", "ChainOnCPU", "NestsOnCPU", "chain_sizes", "in_threads"]
+__all__ = ["LIKE", "LinkOnCPU", "chain_sizes", "in_threads", "row_parts"]
 
 T = TypeVar("T")
 
@@ -32,7 +31,7 @@ def _round_up(n: int, multiple: int = _LANES) -> int:
     return -(-n // multiple) * multiple
 
 
-def _row_parts(n: int, work_of_row: int, width: int) -> list[tuple[int, int]]:
+def row_parts(n: int, work_of_row: int, width: int = 1) -> list[tuple[int, int]]:
     """First and last rows of the parts that are worth a thread, whole blocks of ``width`` rows each."""
     threads = min(torch.get_num_threads(), n * work_of_row // _PART) if n * work_of_row >= 2 * _PART else 1
     if threads == 1:
@@ -63,28 +62,38 @@ def chain_sizes(form: LinkForm) -> Sizes:
     return Sizes(*given, int(form.final_softplus), int(form.normalized))
 
 
-class _OnCPU(ABC):
-    """A link by compiled functions, from tensors: one for probabilities, one for the backward pass."""
+class LinkOnCPU:
+    """A link by compiled functions, from tensors; without blocks and nests it is softmax+.
 
-    _n_classes: int
-    _work: int  #: multiplications of a row
-    _numbers: int  #: numbers of a row that the backward pass works with
+    With ``all_classes``, rows of nests have an entry for each class, of which very low ones count as masked.
+    """
+
+    def __init__(self, form: LinkForm, all_classes: bool = False) -> None:
+        self._n_classes = c = form.n_classes
+        self._sizes: tuple[Any, ...]
+        if form.n_nests:
+            from legendretron.accelerate.cpu.nests import nests_backward, nests_probabilities
+
+            self._probabilities, self._backward = nests_probabilities, nests_backward
+            self._sizes = (form.n_nests, c, all_classes)
+            self._work = 10 * form.n_nests * c  # multiplications of a row: an exponential takes about ten
+            numbers = (form.n_nests + 4) * c
+        else:
+            from legendretron.accelerate.cpu.chain import chain_backward, chain_probabilities
+
+            self._probabilities, self._backward = chain_probabilities, chain_backward
+            self._sizes = chain_sizes(form)
+            self._work = max(10, 2 * form.n_blocks * form.rank) * c
+            numbers = (form.n_blocks + 1) * c
+        self._most_rows = _WIDTH if numbers <= _MANY_NUMBERS else _NARROW
 
     def _width(self, n: int) -> int:
         """Rows that go through together, as many in each part."""
-        most = _WIDTH if self._numbers <= _MANY_NUMBERS else _NARROW
-        return max(_LANES, _round_up(-(-n // max(1, -(-n // most)))))
+        return max(_LANES, _round_up(-(-n // max(1, -(-n // self._most_rows)))))
 
     def saved_size(self, n: int) -> int:
         """Numbers that the forward pass keeps for the backward pass: none."""
         return 0
-
-    @abstractmethod
-    def _sizes(self, dtype: torch.dtype) -> tuple[Any, ...]:
-        """What the functions need to know of the link."""
-
-    _probabilities: Callable[..., Any]
-    _backward: Callable[..., Any]
 
     def write_proba(
         self, z: Tensor, tensors: Sequence[Tensor], intercept: Tensor | None, out: Tensor, log: bool, swap: bool
@@ -94,14 +103,14 @@ class _OnCPU(ABC):
         Intercepts are added to rows, if given; ``swap`` reverses the order of the classes.
         """
         n, width = len(z), self._width(len(z))
-        like, where, sizes = LIKE[z.dtype], _addresses(tensors), self._sizes(z.dtype)
+        like, where, sizes = LIKE[z.dtype], _addresses(tensors), self._sizes
         p_z, p_intercept, p_out = z.data_ptr(), 0 if intercept is None else intercept.data_ptr(), out.data_ptr()
 
         def rows(first: int, last: int) -> bool:
-            given = like, where, first, last, width, *sizes, p_z, p_intercept, log, swap, p_out
+            given = like, where, first, last, width, sizes, p_z, p_intercept, log, swap, p_out
             return int(self._probabilities(*given)) < 0
 
-        return all(in_threads(rows, _row_parts(n, self._work, width)))
+        return all(in_threads(rows, row_parts(n, self._work, width)))
 
     def forward(self, z: Tensor, tensors: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
         """Log-probabilities ``(n, C)`` of rows, and what to keep for the backward pass beside them."""
@@ -114,49 +123,16 @@ class _OnCPU(ABC):
     ) -> tuple[Tensor, Tensor]:
         """Gradients of the rows, and of all parameters one after the other; empty where not wanted."""
         n, dtype, width = len(z), z.dtype, self._width(len(z))
-        parts = _row_parts(n, 2 * self._work, width)
+        parts = row_parts(n, 2 * self._work, width)
         dz = torch.empty(z.shape if wanted[0] else 0, dtype=dtype)
         size = sum(map(torch.numel, tensors)) if wanted[1] else 0
         gradients = torch.empty((len(parts), size), dtype=dtype)
-        like, where, sizes = LIKE[dtype], _addresses(tensors), self._sizes(dtype)
+        like, where, sizes = LIKE[dtype], _addresses(tensors), self._sizes
         p_z, p_log_p, p_g, p_dz, p_gradient = (t.data_ptr() for t in (z, log_p, g, dz, gradients))
 
         def rows(first: int, last: int) -> None:
             at_gradient = p_gradient + size * parts.index((first, last)) * dtype.itemsize if p_gradient else 0
-            self._backward(like, where, first, last, width, *sizes, p_z, p_log_p, p_g, p_dz, at_gradient)
+            self._backward(like, where, first, last, width, sizes, p_z, p_log_p, p_g, p_dz, at_gradient)
 
         in_threads(rows, parts)
         return dz, gradients.view(-1) if len(parts) == 1 else gradients.sum(0)
-
-
-class ChainOnCPU(_OnCPU):
-    """Composite links, see :mod:`legendretron.accelerate.cpu.chain`; with no blocks it is softmax+."""
-
-    def __init__(self, form: LinkForm) -> None:
-        from legendretron.accelerate.cpu.chain import chain_backward, chain_probabilities
-
-        self._probabilities, self._backward = chain_probabilities, chain_backward
-        self._chain, self._n_classes = (chain_sizes(form),), form.n_classes
-        self._work = max(10, 2 * form.n_blocks * form.rank) * form.n_classes
-        self._numbers = (form.n_blocks + 1) * form.n_classes
-
-    def _sizes(self, dtype: torch.dtype) -> tuple[Any, ...]:
-        return self._chain
-
-
-class NestsOnCPU(_OnCPU):
-    """Canonical links, see :mod:`legendretron.accelerate.cpu.nests`.
-
-    With ``all_classes``, rows have an entry for each class, of which very low ones count as masked.
-    """
-
-    def __init__(self, form: LinkForm, all_classes: bool) -> None:
-        from legendretron.accelerate.cpu.nests import nests_backward, nests_probabilities
-
-        self._probabilities, self._backward = nests_probabilities, nests_backward
-        self._nests, self._n_classes = (form.n_nests, form.n_classes, all_classes), form.n_classes
-        self._work = 10 * form.n_nests * form.n_classes  # an exponential takes about ten multiplications
-        self._numbers = (form.n_nests + 4) * form.n_classes
-
-    def _sizes(self, dtype: torch.dtype) -> tuple[Any, ...]:
-        return self._nests, -(torch.finfo(dtype).max ** 0.5) if self._nests[2] else -np.inf

@@ -15,7 +15,7 @@ have all of their exponentials in the cache.
 
 For heads and predictions, :func:`nests_probabilities` and :func:`nests_backward` take addresses, as those of
 :mod:`legendretron.accelerate.cpu.chain`. Their sizes are the number of nests, ``C``, and whether rows have an entry for each
-class, or none for the last, whose logit is 0. Logits lower than the largest by more than ``-mask`` count as masked.
+class, or none for the last, whose logit is 0.
 """
 
 from __future__ import annotations
@@ -132,15 +132,13 @@ class NestRows(NamedTuple):
     pi: Array
     share: Array  #: what exponentials are multiplied by in ``p``, ``pi`` over their sum
     slope: Array
-    own: Array
+    shared: Array  #: ``R_m``, sum of the nest's shares over the classes
     e: Array  #: exponentials, of every nest and class
     top: Array  #: ``max x``
     most: Array  #: the highest gate
     total: Array  #: sum of exponentials of the gates
     best: Array  #: the likeliest class
-    kept: Array
-    factors: Array
-    below: Array
+    cotangent: Array  #: sum of cotangents of ``log p`` over the classes
 
 
 @compiled
@@ -150,8 +148,7 @@ def new_rows(n_nests, n_classes, part, like):
     return NestRows(
         np.empty(size, kind), np.empty(size, kind), np.empty(size, kind), np.empty(size, kind), np.empty(size, kind),
         np.empty(size, kind), np.empty(size, kind), np.empty(size * n_classes, kind), np.empty(part, kind),
-        np.empty(part, kind), np.empty(part, kind), np.empty(part, kind), np.empty(part, kind), np.empty(part, kind),
-        np.empty(part, kind),
+        np.empty(part, kind), np.empty(part, kind), np.empty(part, kind), np.empty(part, kind),
     )  # fmt: skip
 
 
@@ -267,14 +264,12 @@ def log_of_small(numbers, n_nests, n_classes, k, under, j, rows, part):
 def pull_back_nests(numbers, start, n_out, n_nests, y, begin, stride, grad, rows, part):
     """Add gradients of all parameters but for the shares ``r_mk``, and write those of logits in their place.
 
-    ``rows.own`` times ``rows.factors`` is ``-R_m``, ``rows.kept`` is ``-sum_k g_k``, and ``rows.below`` is subtracted, times
-    ``-R_m``, from the gradient of ``mu``. ``rows.total`` becomes the sum of ``-mu_m R_m``.
+    ``rows.shared`` and ``rows.cotangent`` are given; the first is changed.
     """
     kind = y.dtype.type
     zero, beta, n_classes = kind(0), numbers[4 * n_nests], n_out + 1
     p_c = start + n_nests + 1
     p_bias = p_c + n_nests * n_classes
-    fill(rows.total, 0, part, zero)
     grad_beta = zero
     for m in range(n_nests):
         mu = numbers[m]
@@ -282,14 +277,12 @@ def pull_back_nests(numbers, start, n_out, n_nests, y, begin, stride, grad, rows
         grad_mu = grad_gate = grad_log = zero
         for j in range(part):
             place = m * part + j
-            q = at(rows.own, place) * at(rows.factors, j)
-            gate = at(rows.kept, j) * at(rows.pi, place) - q
-            r = (q + gate * ratio) * at(rows.inverse, place)
-            put(rows.total, j, at(rows.total, j) + mu * q)
-            grad_mu += r * at(rows.weighted, place) - q * at(rows.below, j)
+            gate = at(rows.shared, place) - at(rows.cotangent, j) * at(rows.pi, place)
+            r = (gate * ratio - at(rows.shared, place)) * at(rows.inverse, place)
+            grad_mu += r * at(rows.weighted, place)
             grad_gate += gate
             grad_log += gate * at(rows.log_sum, place)
-            put(rows.own, place, r)
+            put(rows.shared, place, r)
             put(rows.slope, place, mu * r)
         grad_beta += ratio * grad_log
         grad[start + m] += mu * grad_mu - ratio * grad_log
@@ -298,8 +291,8 @@ def pull_back_nests(numbers, start, n_out, n_nests, y, begin, stride, grad, rows
     _mix_nests(rows.e, rows.share, rows.slope, n_nests, n_classes, y, begin, stride, rows.best, part)
     for m in range(n_nests):
         p_e = m * n_classes * part
-        add_outer(rows.own, m * part, 1, rows.e, p_e, n_out, grad, p_c + m * n_out, part)
-        add_outer(rows.own, m * part, 1, rows.e, p_e + n_out * part, 1, grad, p_c + n_nests * n_out + m, part)
+        add_outer(rows.shared, m * part, 1, rows.e, p_e, n_out, grad, p_c + m * n_out, part)
+        add_outer(rows.shared, m * part, 1, rows.e, p_e + n_out * part, 1, grad, p_c + n_nests * n_out + m, part)
 
 
 @compiled
@@ -312,7 +305,7 @@ def nested_loss(numbers, start, n_out, n_nests, y, rate, labels, weights, first,
     zero = kind(0)
     n_classes = n_out + 1
     p_c = start + n_nests + 1
-    own, e = rows.own, rows.e
+    shared, through = rows.shared, np.empty(part, y.dtype)
     loss = hits = grad_rate = 0.0
     for begin in range(0, width, part):
         if begin >= n:
@@ -320,17 +313,16 @@ def nested_loss(numbers, start, n_out, n_nests, y, rate, labels, weights, first,
                 fill(y, k * width + begin, width - begin, zero)
             break
         evaluate_nests(numbers, n_nests, n_classes, y, begin, width, -math.inf, rows, part)
-        fill(rows.kept, n - begin, part - min(part, n - begin), zero)  # padding does not count
-        fill(rows.factors, 0, part, zero)
-        fill(rows.below, 0, part, zero)
-        fill(own, 0, n_nests * part, zero)
+        fill(rows.cotangent, 0, part, zero)  # padding does not count
+        fill(shared, 0, n_nests * part, zero)
+        fill(through, 0, part, zero)
         for j in range(min(part, n - begin)):
             label, weight = at(labels, first + begin + j), at(weights, first + begin + j)
             under = at(y, label * width + begin + j) - at(rows.top, j)
             p = 0.0
             for m in range(n_nests):
-                joint = at(rows.share, m * part + j) * at(e, (m * n_classes + label) * part + j)
-                put(own, m * part + j, joint)
+                joint = at(rows.share, m * part + j) * at(rows.e, (m * n_classes + label) * part + j)
+                put(shared, m * part + j, joint)
                 p += joint
             nll = -math.log(p)
             if not p > least_exact(y) and p == p:  # underflow: computed again from logarithms
@@ -338,28 +330,37 @@ def nested_loss(numbers, start, n_out, n_nests, y, rate, labels, weights, first,
                 p = 0.0
                 for m in range(n_nests):
                     joint = kind(math.exp(at(rows.slope, m * part + j) + nll))
-                    put(own, m * part + j, joint)
+                    put(shared, m * part + j, joint)
                     p += joint
             kept = 1.0
             if rate > 0.0:
                 nll, kept, slope = observe(nll, rate, n_classes)
                 grad_rate += weight * slope
             loss += weight * nll
-            put(rows.kept, j, kind(kept * weight))
-            put(rows.factors, j, kind(kept * weight / p))
-            put(rows.below, j, under)
+            put(rows.cotangent, j, kind(-kept * weight))
+            factor = kind(-kept * weight / p)
             for m in range(n_nests):
+                share = factor * at(shared, m * part + j)
+                put(shared, m * part + j, share)
                 # the reference class has its offsets after all others
                 place = p_c + m * n_out + label if label < n_out else p_c + n_nests * n_out + m
-                put(grad, place, at(grad, place) - at(own, m * part + j) * at(rows.factors, j))
+                put(grad, place, at(grad, place) + share)
+                put(grad, start + m, at(grad, start + m) + numbers[m] * share * under)
+                put(through, j, at(through, j) + numbers[m] * share)
         pull_back_nests(numbers, start, n_out, n_nests, y, begin, width, grad, rows, part)
         for j in range(min(part, n - begin)):
             label = at(labels, first + begin + j)
             place = label * width + begin + j
-            put(y, place, at(y, place) - at(rows.total, j))
+            put(y, place, at(y, place) + at(through, j))
             if label == at(rows.best, j):
                 hits += at(weights, first + begin + j)
     return loss, hits, grad_rate
+
+
+@compiled
+def _mask(all_classes, like):
+    """Differences to the largest logit below which a class is masked; without an entry for each class, none is."""
+    return -math.sqrt(np.finfo(like.dtype).max) if all_classes else -math.inf
 
 
 @compiled
@@ -369,7 +370,7 @@ def _gather_parameters(where, n_nests, n_out, like):
 
 
 @cached
-def nests_probabilities(like, where, first, last, width, sizes, mask, x, intercept, log, swap, out):
+def nests_probabilities(like, where, first, last, width, sizes, x, intercept, log, swap, out):
     """Write log-probabilities, or probabilities, ``(n, C)`` of rows.
 
     Intercepts are added to rows unless their address is 0; ``swap`` reverses the order of the classes. Returns the first row
@@ -377,7 +378,7 @@ def nests_probabilities(like, where, first, last, width, sizes, mask, x, interce
     """
     n_nests, n_classes, all_classes = sizes
     n_out, given, kind = n_classes - 1, n_classes if all_classes else n_classes - 1, like.dtype.type
-    largest, least_p = np.finfo(like.dtype).max, least_exact(like)
+    largest, least_p, mask = np.finfo(like.dtype).max, least_exact(like), _mask(all_classes, like)
     numbers = prepare_nests(_gather_parameters(where, n_nests, n_out, like), 0, n_out, n_nests, like)
     x, intercept = array_at(x, last * given, like), array_at(intercept, given, like)
     out = array_at(out, last * n_classes, like)
@@ -422,14 +423,14 @@ def nests_probabilities(like, where, first, last, width, sizes, mask, x, interce
 
 
 @cached
-def nests_backward(like, where, first, last, width, sizes, mask, x, log_p, g, dx, gradient):
+def nests_backward(like, where, first, last, width, sizes, x, log_p, g, dx, gradient):
     """Pull cotangents ``g`` of log-probabilities back to ``x`` and all parameters, one after the other.
 
     ``dx`` or ``gradient`` is 0 if it is not wanted. ``log_p`` is not used: it may have lost what is small.
     """
     n_nests, n_classes, all_classes = sizes
     n_out, given, kind = n_classes - 1, n_classes if all_classes else n_classes - 1, like.dtype.type
-    least_p, p_c = least_exact(like), n_nests + 1
+    least_p, mask, p_c = least_exact(like), _mask(all_classes, like), n_nests + 1
     theta = _gather_parameters(where, n_nests, n_out, like)
     numbers = prepare_nests(theta, 0, n_out, n_nests, like)
     x, dx, g = array_at(x, last * given, like), array_at(dx, last * given, like), array_at(g, last * n_classes, like)
@@ -448,7 +449,7 @@ def nests_backward(like, where, first, last, width, sizes, mask, x, log_p, g, dx
         mix(rows, n_nests, n_classes, p, width)
         load_rows(g, none, begin, count, n_classes, ratio, 0, width)
         fill(grad_y, 0, n_classes * width, kind(0))
-        fill(rows.own, 0, n_nests * width, kind(0))
+        fill(rows.shared, 0, n_nests * width, kind(0))
         for k in range(n_classes):
             for j in range(width):
                 place = k * width + j
@@ -462,7 +463,7 @@ def nests_backward(like, where, first, last, width, sizes, mask, x, log_p, g, dx
                 log_small = log_of_small(numbers, n_nests, n_classes, k, under, j, rows, width)
                 for m in range(n_nests):
                     share = g_row * kind(math.exp(min(at(rows.slope, m * width + j) - log_small, 0.0)))
-                    put(rows.own, m * width + j, at(rows.own, m * width + j) + share)
+                    put(rows.shared, m * width + j, at(rows.shared, m * width + j) + share)
                     grad[p_c + m * n_out + k if k < n_out else p_c + n_nests * n_out + m] += share
                     grad[m] += numbers[m] * share * under
                     put(grad_y, place, at(grad_y, place) + numbers[m] * share)
@@ -471,21 +472,19 @@ def nests_backward(like, where, first, last, width, sizes, mask, x, log_p, g, dx
             p_e, p_sum = m * n_classes * width, m * width
             _share_cotangents(
                 rows.e, p_e, ratio, y, 0, rows.top, rows.share, p_sum, numbers[m], n_out, grad_y, grad, p_c + m * n_out,
-                rows.own, p_sum, weighted, width,
+                rows.shared, p_sum, weighted, width,
             )  # fmt: skip
             last_class = n_out * width
             _share_cotangents(
                 rows.e, p_e + last_class, ratio[last_class:], y, last_class, rows.top, rows.share, p_sum, numbers[m], 1,
-                grad_y[last_class:], grad, p_c + n_nests * n_out + m, rows.own, p_sum, weighted, width,
+                grad_y[last_class:], grad, p_c + n_nests * n_out + m, rows.shared, p_sum, weighted, width,
             )  # fmt: skip
             for j in range(width):
                 grad[m] += numbers[m] * at(weighted, j)
-        fill(rows.kept, 0, width, kind(0))
-        fill(rows.factors, 0, width, kind(-1))
-        fill(rows.below, 0, width, kind(0))
+        fill(rows.cotangent, 0, width, kind(0))
         for m in range(n_nests):
             for j in range(width):
-                put(rows.kept, j, at(rows.kept, j) - at(rows.own, m * width + j))
+                put(rows.cotangent, j, at(rows.cotangent, j) + at(rows.shared, m * width + j))
         pull_back_nests(numbers, 0, n_out, n_nests, y, 0, width, grad, rows, width)
         if dx.shape[0] > 0:
             for i in range(n_classes * width):

@@ -17,17 +17,8 @@ from numpy.typing import NDArray
 
 from legendretron.accelerate.cpu.compiling import at, cached, compiled, put
 from legendretron.accelerate.cpu.products import add_dot, add_outer, add_product, product
-from legendretron.accelerate.cpu.vectors import (
-    bend,
-    drop,
-    exp_differences,
-    fill,
-    highest,
-    moments_step,
-    multiply,
-    scale,
-    transpose,
-)
+from legendretron.accelerate.cpu.softmax import exponentials, log_loss
+from legendretron.accelerate.cpu.vectors import bend, drop, fill, moments_step, multiply, scale, transpose
 
 __all__ = ["CompiledNetworks"]
 
@@ -45,52 +36,42 @@ def _fade(share):
 
 
 @compiled
-def _loss(z, n_classes, labels, weights, place, n, smoothing, matrix, e, q, rows, dz, width):
-    """Sums of log-losses and hits of ``n`` rows, and the gradient in their logits; ``matrix`` is empty without noise."""
-    kind, noisy = z.dtype.type, matrix.shape[0] > 0
-    top, best, total = rows[0], rows[1], rows[2]
-    fill(top, 0, width, kind(-np.inf))
-    fill(total, 0, width, kind(0))
-    for c in range(n_classes):
-        highest(z, c * width, kind(c), top, best, width)
-    for c in range(n_classes):
-        exp_differences(z, c * width, top, e, c * width, total, width)
-    loss = hits = 0.0
-    for j in range(n):
-        y, weight = at(labels, place + j), float(at(weights, place + j))
-        if not noisy:
-            loss += weight * (math.log(float(total[j])) - float(at(z, y * width + j) - top[j]))
-        hits += weight * (best[j] == y)
+def _loss(y, n_classes, labels, weights, place, n, smoothing, matrix, dp, q, rows, width):
+    """Sums of log-losses and hits of ``n`` rows; gradients replace the logits. Without noise, ``matrix`` is empty."""
+    kind = y.dtype.type
+    top, best, total, own = rows[0], rows[1], rows[2], rows[3]
+    if matrix.shape[0] == 0:
+        loss, hits, _ = log_loss(y, 0, n_classes, 0.0, labels, place, weights, place, n, top, total, best, own, width)
+        for c in range(n_classes if smoothing > 0.0 else 0):
+            for j in range(n):
+                spread = kind(smoothing) * (kind(c == at(labels, place + j)) - kind(1.0 / n_classes))
+                put(y, c * width + j, at(y, c * width + j) + at(weights, place + j) * spread)
+        return loss, hits
+    exponentials(y, 0, n_classes, top, best, y, 0, width, total, width)
     for j in range(width):
-        total[j] = kind(1) / total[j]
+        put(total, j, kind(1) / at(total, j))
     for c in range(n_classes):
-        multiply(e, c * width, total, 0, e, c * width, width)
+        multiply(y, c * width, total, 0, y, c * width, width)
+    product(matrix, 0, n_classes, n_classes, n_classes, y, 0, q, 0, width)
     low, high = kind(smoothing / n_classes), kind(1.0 - smoothing * (1.0 - 1.0 / n_classes))
-    if noisy:
-        product(matrix, 0, n_classes, n_classes, n_classes, e, 0, q, 0, width)
+    loss = hits = 0.0
     for c in range(n_classes):
         for j in range(n):
-            y, weight = at(labels, place + j), at(weights, place + j)
-            target, here = high if c == y else low, c * width + j
-            if noisy:
-                observed = max(at(q, here), kind(1e-37))
-                if c == y:
-                    loss -= float(weight) * math.log(float(observed))
-                put(q, here, -weight * target / observed)
-            else:
-                put(dz, here, weight * (at(e, here) - target))
-        for j in range(n, width):
-            put(dz, c * width + j, kind(0))
-            put(q, c * width + j, kind(0))
-    if noisy:
-        fill(dz, 0, n_classes * width, kind(0))
-        add_product(matrix, 0, n_classes, 1, n_classes, n_classes, q, 0, dz, 0, width)
-        for j in range(n):
-            mean = kind(0)
-            for c in range(n_classes):
-                mean += at(e, c * width + j) * at(dz, c * width + j)
-            for c in range(n_classes):
-                put(dz, c * width + j, at(e, c * width + j) * (at(dz, c * width + j) - mean))
+            label, weight = at(labels, place + j), at(weights, place + j)
+            observed = max(at(q, c * width + j), kind(1e-37))
+            if c == label:
+                loss -= float(weight) * math.log(float(observed))
+                hits += weight * (at(best, j) == label)
+            put(q, c * width + j, -weight * (high if c == label else low) / observed)
+        fill(q, c * width + n, width - n, kind(0))
+    fill(dp, 0, n_classes * width, kind(0))
+    add_product(matrix, 0, n_classes, 1, n_classes, n_classes, q, 0, dp, 0, width)
+    for j in range(width):
+        mean = kind(0)
+        for c in range(n_classes):
+            mean += at(y, c * width + j) * at(dp, c * width + j)
+        for c in range(n_classes):
+            put(y, c * width + j, at(y, c * width + j) * (at(dp, c * width + j) - mean))
     return loss, hits
 
 
@@ -130,8 +111,8 @@ def _train_network(x, batches, parameters, totals, widths, units, matrix, pool, 
     z, dz, turned = (
         np.zeros(widest * width, flat.dtype), np.zeros(widest * width, flat.dtype), np.zeros(widest * width, flat.dtype),
     )  # fmt: skip
-    e, q = np.zeros(n_classes * width, flat.dtype), np.zeros(n_classes * width, flat.dtype)
-    row_sums, grad = np.zeros((3, width), flat.dtype), np.zeros(flat.shape[1], flat.dtype)
+    dp, q = np.zeros(n_classes * width, flat.dtype), np.zeros(n_classes * width, flat.dtype)
+    row_sums, grad = np.zeros((4, width), flat.dtype), np.zeros(flat.shape[1], flat.dtype)
     r, theta, unit = run, flat[run], units[run]
     used = 0  # inputs up to the last one that the run sees
     for f in range(d):
@@ -166,7 +147,8 @@ def _train_network(x, batches, parameters, totals, widths, units, matrix, pool, 
                 fill(h, f * width + n, width - n, kind(0))
             for k in range(n_layers):
                 inputs, outputs = used if k == 0 else widths[k], widths[k + 1]
-                product(layer, p_layer[k], outputs, outputs, inputs + 1, h, p_input[k], z, 0, width)
+                logits = dz if k == n_layers - 1 else z
+                product(layer, p_layer[k], outputs, outputs, inputs + 1, h, p_input[k], logits, 0, width)
                 if k == n_layers - 1:
                     break
                 p_next = p_input[k + 1]
@@ -177,9 +159,7 @@ def _train_network(x, batches, parameters, totals, widths, units, matrix, pool, 
                     bend(z, u * width, share, h, to, away, slope, to, width)
                     if dropout > 0.0:
                         drop(h, to, pool, p_mask + (r * outputs + u) * n_rows + begin, strength, n)
-            more = _loss(
-                z, n_classes, labels, weights, place, n, smoothing, matrix, e, q, row_sums, dz, width
-            )  # fmt: skip
+            more = _loss(dz, n_classes, labels, weights, place, n, smoothing, matrix, dp, q, row_sums, width)
             loss += more[0]
             hits += more[1]
             for k in range(n_layers - 1, -1, -1):

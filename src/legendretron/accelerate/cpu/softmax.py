@@ -11,7 +11,7 @@ import math
 from legendretron.accelerate.cpu.compiling import at, compiled, put
 from legendretron.accelerate.cpu.vectors import exp_differences, fill, highest, multiply, transpose
 
-__all__ = ["load_rows", "log_loss", "log_loss_with_matrix", "observe", "store_rows"]
+__all__ = ["exponentials", "load_rows", "log_loss", "log_loss_with_matrix", "observe", "store_rows"]
 
 
 @compiled
@@ -51,7 +51,7 @@ def store_rows(units, p, first, rows, n, swap, out, width):
 
 
 @compiled
-def _exponentials(y, py, n_classes, top, best, e, pe, step, total, width):
+def exponentials(y, py, n_classes, top, best, e, pe, step, total, width):
     """``e = exp(y - top)`` with ``top`` the largest of a row, ``total`` their sum, and ``best`` the number of the largest.
 
     Exponentials of a class are ``step`` entries after those of the class before; they may take the place of ``y``.
@@ -92,7 +92,7 @@ def log_loss(y, py, n_classes, rate, labels, p_label, weights, p_weight, n, top,
     """
     for j in range(n):
         put(own, j, at(y, py + at(labels, p_label + j) * width + j))
-    _exponentials(y, py, n_classes, top, best, y, py, width, total, width)
+    exponentials(y, py, n_classes, top, best, y, py, width, total, width)
     loss = hits = grad_rate = 0.0
     for j in range(n):
         label, weight = at(labels, p_label + j), at(weights, p_weight + j)
@@ -127,7 +127,7 @@ def log_loss_with_matrix(y, py, n_out, matrix, labels, weights, first, n, e, top
     zero = kind(0)
     n_classes = n_out + 1
     least = 1e-20 if y.itemsize == 4 else 1e-150
-    _exponentials(y, py, n_classes, top, best, e, 0, width, total, width)
+    exponentials(y, py, n_classes, top, best, e, 0, width, total, width)
     loss = hits = 0.0
     for j in range(n):
         label, weight = at(labels, first + j), at(weights, first + j)

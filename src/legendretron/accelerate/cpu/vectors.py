@@ -10,7 +10,6 @@ from legendretron.accelerate.cpu.vector_code import vector_function
 
 __all__ = [
     "activate",
-    "add_multiple",
     "add_scaled",
     "bend",
     "drop",
@@ -43,16 +42,6 @@ def scale(code, x, px, factor, out, po, n):
 def multiply(code, x, px, y, py, out, po, n):
     """``out = x y``."""
     code.entries(n, lambda lanes, j: out.store(po + j, x.load(px + j, lanes) * y.load(py + j, lanes)))
-
-
-@vector_function
-def add_multiple(code, x, px, y, py, out, po, n):
-    """``out += x y``."""
-
-    def body(lanes, j):
-        out.store(po + j, out.load(po + j, lanes) + x.load(px + j, lanes) * y.load(py + j, lanes))
-
-    code.entries(n, body)
 
 
 @vector_function

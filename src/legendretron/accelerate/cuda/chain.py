@@ -24,6 +24,7 @@ from legendretron.accelerate.cuda.chain_kernels import (
 from legendretron.accelerate.cuda.launching import Launcher, on_device_of
 from legendretron.accelerate.cuda.unit_kernels import fold_kernel
 from legendretron.accelerate.forms import LinkForm
+from legendretron.potentials.cpflow import SCALE_FLOOR
 
 __all__ = ["ChainOnCUDA", "StepNoise"]
 
@@ -73,7 +74,7 @@ class ChainOnCUDA:
         self._n_numbers = 2 * rank + 3 * rows * hidden + 4
         self._few = n_out <= _FEW_CLASSES
         sizes: dict[str, Any] = {"B": n_blocks, "H": hidden, "M": depth, "MIXED": mixed}
-        folded: dict[str, Any] = {"NORMED": normalized, "FLOOR": form.scale_floor or 0.0}
+        folded: dict[str, Any] = {"NORMED": normalized, "FLOOR": SCALE_FLOOR}
         power = triton.next_power_of_2
         # 16 is the least size of a matrix product
         self._units = {**sizes, "UNITS": power(hidden), "RANK": max(16, power(rank)), "SOFT": form.final_softplus}
@@ -183,7 +184,11 @@ class ChainOnCUDA:
                 BLOCK_K=block, ONE=k <= block, num_warps=4,
             )  # fmt: skip
             dz = self._backward_many(z, dy, tensors, numbers, saved, gradient, start + k)
-            add_rows(dz, sums, gradient, totals, start, noise.learned)
+            block = min(64, block)
+            add_rows_kernel[(runs, triton.cdiv(k, block))](
+                dz, sums, gradient, totals, n, k, gradient.shape[1], start, runs, LEARNED=noise.learned, BLOCK_N=_ROWS,
+                BLOCK_K=block, num_warps=2,
+            )  # fmt: skip
         return dz
 
     def _views(self, flat: Tensor, start: int) -> list[Tensor]:
@@ -403,13 +408,3 @@ class ChainOnCUDA:
             parts, tiles = parts.view(runs, tiles, -1).sum(1), 1
         self._add(parts, dots, numbers, gradient, None, (n, start, tiles, dots.shape[2]), False, False, blocks)
         return dy
-
-
-def add_rows(dz: Tensor, sums: Tensor, gradient: Tensor, totals: Tensor, start: int, learned: bool) -> None:
-    """Write the gradients of the bias and of the noise rate, and add to the totals."""
-    runs, n, k = dz.shape
-    block = min(64, triton.next_power_of_2(k))
-    add_rows_kernel[(runs, triton.cdiv(k, block))](
-        dz, sums, gradient, totals, n, k, gradient.shape[1], start, runs, LEARNED=learned, BLOCK_N=_ROWS, BLOCK_K=block,
-        num_warps=2,
-    )  # fmt: skip
