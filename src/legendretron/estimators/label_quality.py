@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterator
 from numbers import Real
 from typing import Any
 
@@ -147,9 +148,17 @@ class LabelQuality(ProbabilityClassifier):
         one = SymmetricNoise(len(self.classes_), 1.0 / max(len(labels), 2), learned=False, dtype=torch.float64)
         return label_posterior(log_p, labels, one.matrix().numpy(), doubts=False)
 
+    @abstractmethod
+    def _predict_by_link(self, X: Any, *, log: bool) -> Iterator[tuple[slice, np.ndarray]]:
+        """Predictions as by :meth:`_predict_parts`, without the floor."""
+
+    def _predict_parts(self, X: Any, *, log: bool) -> Iterator[tuple[slice, np.ndarray]]:
+        for rows, part in self._predict_by_link(X, log=log):
+            yield rows, add_floor(part, self._floor, log=log)
+
     def _log_proba_to_judge(self, X: Any) -> np.ndarray:
         """Log-probabilities without the floor, below which rows could not be told apart."""
-        return self._predict_all(X, log=True)
+        return np.concatenate([part for _, part in self._predict_by_link(X, log=True)])
 
     # --- prediction sets ---
 

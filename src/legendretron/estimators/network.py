@@ -522,7 +522,7 @@ class LegendreNetClassifier(SavedModel, LabelQuality):
     def _precision(self) -> np.dtype[Any]:
         return self._dtype
 
-    def _predict_parts(self, X: Any, *, log: bool, out: np.ndarray | None = None) -> Iterator[tuple[slice, np.ndarray]]:
+    def _predict_by_link(self, X: Any, *, log: bool) -> Iterator[tuple[slice, np.ndarray]]:
         for rows in chunks_in_cache(len(X), max(self._logits.n_features, 4 * len(self.classes_))):
             with torch.no_grad():
                 log_p = self.link_(self._logits(torch.from_numpy(X[rows].copy())), all_classes=True)
@@ -533,8 +533,6 @@ class LegendreNetClassifier(SavedModel, LabelQuality):
                     f"row {row} of {spell('X')} has features so large that its probabilities are not finite; scale them as "
                     "in the fit."
                 )
-            if out is not None:
-                out[rows] = values
             yield rows, values
 
     def _out_of_fold(self, X: Any, y: np.ndarray, cv: Any, groups: Any) -> np.ndarray:

@@ -12,7 +12,7 @@ from sklearn.utils import check_random_state
 
 from legendretron._internal.sklearn_compat import Interval, StrOptions
 from legendretron.estimators.label_noise import FittedNoise
-from legendretron.links import LabelNoise, Link
+from legendretron.links import LabelNoise, Link, SoftmaxLink, clean_link
 
 #: Initial rate of Adam, which falls to 0 along half a cosine; chosen together with the number of steps.
 LEARNING_RATE = 0.03
@@ -122,8 +122,11 @@ class Plan(NamedTuple):
     noise: LabelNoise | None  #: in the labels, as assumed in training
     found: FittedNoise | None  #: what is known of it; None if it was given, or is learned
     precision: torch.dtype
-    is_softmax: bool  #: whether the link, without noise, is softmax
-    is_logistic: bool  #: whether logistic regression is trained in place of the link
+
+    @property
+    def is_softmax(self) -> bool:
+        """Whether the link, without noise, is softmax."""
+        return isinstance(clean_link(self.link), SoftmaxLink)
 
     @property
     def temperature(self) -> float:
