@@ -24,11 +24,10 @@ from legendretron._internal.sklearn_compat import validates_parameters
 from legendretron._internal.start import init_linear
 from legendretron._internal.validation import check_device, check_integer
 from legendretron.diagnostics.softmax_test import LinkTest
-from legendretron.estimators.classes import apply_class_weight, swap_classes, swap_labels
+from legendretron.estimators.classes import apply_class_weight
 from legendretron.estimators.convex import fit_convex, has_convex_solver
 from legendretron.estimators.fit_data import FitData, check_rows
 from legendretron.estimators.fixed_link import check_fixed_fit, fixed_link, is_fixed
-from legendretron.estimators.floor import add_floor
 from legendretron.estimators.label_noise import (
     FittedNoise,
     how_to_find_noise,
@@ -170,11 +169,11 @@ class LinearLinkClassifier(LinearPredictor):
                 p: np.ndarray = self._predict_all(data.X, log=False)[np.arange(len(data.y)), data.places]
                 return p
 
-            finds_noise = how_to_find_noise(self.label_noise, self.class_weight) == "if it helps"
-            if data.copies is not None and finds_noise and not (self._has_fixed_link or self._strengths().fixed):
-                fit_votes(self, data, train, predict, resume=resume)
-            else:
-                train(data, None)
+            combine = data.copies is not None and (
+                how_to_find_noise(self.label_noise, self.class_weight) == "if it helps"
+                and not (self._has_fixed_link or self._strengths().fixed)
+            )
+            fit_votes(self, data, train, predict, combine=combine, resume=resume)
         return self
 
     @validates_parameters
@@ -351,10 +350,11 @@ class LinearLinkClassifier(LinearPredictor):
             chosen = strengths.pair(self.alpha_, self.link_alpha_)
         else:
             chosen = strengths.pair(_ONLINE_ALPHA, _ONLINE_ALPHA)
-        first_weight, first_bias = start.weight, start.bias
         usual = self._protocol().schedule == "cosine" and self._protocol().init != "paper"
-        if usual and tuning is not None and tuning.start is not None:  # continue from the model scored on held-out rows
-            first_weight, first_bias, link = tuning.start
+        # continue from the model scored on held-out rows
+        scored = tuning.start if usual and tuning is not None else None
+        if scored is not None:
+            link = scored.link
         plan = self._make_plan(link, chosen, tuning, noise, found, dtype, fresh=not (resume or online))
         if plan.is_softmax and not isinstance(link, SoftmaxLink):
             generator.set_state(before)
@@ -375,6 +375,7 @@ class LinearLinkClassifier(LinearPredictor):
                 normalize=not online,
             )
 
+        first_weight, first_bias = (start.weight, start.bias) if scored is None else (scored.weight, scored.bias)
         model = LinearModel(
             first_weight.to(device, plan.precision).unsqueeze(0),
             first_bias.to(device, plan.precision).unsqueeze(0),
@@ -532,10 +533,8 @@ class LinearLinkClassifier(LinearPredictor):
         if tuning is None or tuning.held_out is None:
             return
         held_out, tuning.held_out = tuning.held_out, None
-        log_p = torch.log_softmax(held_out.log_p.double() * plan.temperature, -1).cpu().numpy()
-        labels = swap_labels(held_out.labels.cpu().numpy(), len(self.classes_))
-        p = swap_classes(np.exp(add_floor(log_p, self._floor, log=True)))
-        self._calibrate(p, labels, held_out.weight.cpu().numpy(), out_of_fold=True)
+        log_p = torch.log_softmax(held_out.log_p.double() * plan.temperature, -1)
+        self._calibrate_folds(*(part.cpu().numpy() for part in (log_p, held_out.labels, held_out.weight)))
 
     def _initial_noise(
         self, n_classes: int, resume: bool, online: bool, tuned: bool

@@ -12,7 +12,7 @@ import torch
 from sklearn.model_selection import check_cv
 from sklearn.utils.validation import check_is_fitted
 
-from legendretron.estimators.classes import swap_classes
+from legendretron.estimators.classes import swap_classes, swap_labels
 from legendretron.estimators.floor import add_floor
 from legendretron.estimators.label_noise import FittedNoise
 from legendretron.estimators.label_posterior import label_posterior
@@ -168,6 +168,11 @@ class LabelQuality(ProbabilityClassifier):
             return self.predict_proba(X)
         log_p = self._out_of_fold(self._check_features(X), y, cv, groups)
         return np.exp(add_floor(log_p, self._floor, log=True))
+
+    def _calibrate_folds(self, log_p: np.ndarray, labels: np.ndarray, weight: np.ndarray) -> None:
+        """Calibrate prediction sets on log-probabilities of held-out rows without the floor, in the order of the link."""
+        p = swap_classes(np.exp(add_floor(log_p, self._floor, log=True)))
+        self._calibrate(p, swap_labels(labels, p.shape[1]), weight, out_of_fold=True)
 
     def _noise_matrices(self) -> tuple[np.ndarray | None, np.ndarray | None]:
         """See :meth:`ProbabilityClassifier._noise_matrices`."""

@@ -286,13 +286,9 @@ class LegendreTronClassifier(LinearLinkClassifier):
         link = self._any_link()
         if next(link.parameters(), None) is None:
             # a link of your own is not logistic regression, though nothing in it is penalized
-            return Strengths(alpha, has_link=not isinstance(link, SoftmaxLink))
-        return Strengths(
-            alpha,
-            None if self.link_alpha in ("auto", None) else float(self.link_alpha),
-            tied=self.link_alpha is None,
-            has_link=True,
-        )
+            return Strengths(alpha, math.inf if isinstance(link, SoftmaxLink) else 0.0)
+        link_alpha = None if self.link_alpha in ("auto", None) else float(self.link_alpha)
+        return Strengths(alpha, link_alpha, tied=self.link_alpha is None)
 
     def _any_link(self) -> Link:
         """A link of this kind for two classes, or the one given."""

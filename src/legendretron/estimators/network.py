@@ -21,7 +21,7 @@ from legendretron._internal.parameters import ParameterError, spell
 from legendretron._internal.sklearn_compat import Interval, StrOptions, validates_parameters
 from legendretron._internal.validation import check_device
 from legendretron.calibration.link import CalibratedLink
-from legendretron.estimators.classes import swap_classes, swap_labels
+from legendretron.estimators.classes import swap_classes
 from legendretron.estimators.fit_data import FitData, check_rows
 from legendretron.estimators.label_noise import FittedNoise, how_to_find_noise, is_learned, read_label_noise
 from legendretron.estimators.label_quality import LabelQuality
@@ -298,10 +298,7 @@ class LegendreNetClassifier(SavedModel, LabelQuality):
                 p[seen] = self.oof_proba_[of_row[copies[seen]]]
             return p[np.arange(len(p)), data.places]
 
-        if data.copies is not None and how == "if it helps":
-            fit_votes(self, data, fit, predict)
-        else:
-            fit(data, None)
+        fit_votes(self, data, fit, predict, combine=how == "if it helps")
 
     def _fit_folds(self, data: FitData, seed: int, known: LabelNoise | None, how: str) -> None:
         """Fit with noise that is known or looked for."""
@@ -474,11 +471,6 @@ class LegendreNetClassifier(SavedModel, LabelQuality):
         self.oof_proba_ = np.full((len(data.y), data.n_classes), np.nan)
         self.oof_proba_[rows] = swap_classes(np.exp(log_p))
         self._oof_of = joblib.hash((data.X, data.y))
-
-    def _calibrate_folds(self, log_p: np.ndarray, labels: np.ndarray, weight: np.ndarray) -> None:
-        """Calibrate prediction sets on what the folds predict for rows that they have not seen, in the order of the link."""
-        labels = swap_labels(labels, log_p.shape[1])
-        self._calibrate(swap_classes(np.exp(log_p)), labels, weight, out_of_fold=True)
 
     def _fit_without_folds(self, data: FitData, known: LabelNoise | None) -> None:
         """Logistic regression of a usual strength, where no row can be held out."""
