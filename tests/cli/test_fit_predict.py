@@ -235,7 +235,7 @@ def test_columns_of_shares(run, tmp_path):
 
 @pytest.mark.parametrize(("row", "message"), [
     ("5,-0.2,1.2", "must contain shares of the classes, from 0 to 1, got [-0.2, 1.2] in line 22."),
-    ("5,few,1", "must contain shares of the classes, from 0 to 1, got 'few' in line 22."),
+    ("5,few,1", "must contain shares of the classes, from 0 to 1, got ['few', 1.0] in line 22."),
     ("5,2,3", "if these are votes, divide each row by their number; if a row may have"),
     ("5,,1", "1 of 21 rows of 't.csv' lack a share of a class in columns 'u', 'v', the first in line 22"),
 ])  # fmt: skip

@@ -1,7 +1,6 @@
 """Wrong labels: found, given or learned in training, and what a fitted model says about them."""
 
 import pickle
-import re
 
 import numpy as np
 import onnxruntime
@@ -9,7 +8,7 @@ import pandas as pd
 import pytest
 import scipy.sparse
 from sklearn.base import clone
-from sklearn.model_selection import GroupKFold, ShuffleSplit
+from sklearn.model_selection import GroupKFold
 
 from legendretron import LegendreTronClassifier, MultinomialLogisticClassifier
 from legendretron.estimators.label_posterior import calibrate_on_labels, label_posterior
@@ -211,6 +210,8 @@ def test_folds_of_labels_to_judge():
     twice = [(np.arange(150, 300), np.arange(150)), (np.arange(150), np.arange(149, 300))]
     with pytest.raises(ValueError, match="row 149 is held out 2 times"):
         clf.label_quality(X_NOISY, Y_NOISY, cv=twice)
+    with pytest.raises(ValueError, match="row 0 is held out 0 times"):
+        clf.label_quality(X_NOISY, Y_NOISY, cv=twice[1:])
     seen = [(np.arange(149, 300), np.arange(150)), (np.arange(150), np.arange(150, 300))]
     with pytest.raises(ValueError, match="must not train on the rows that it holds out, but does on row 149"):
         clf.label_quality(X_NOISY, Y_NOISY, cv=seen)
@@ -222,8 +223,7 @@ def test_folds_of_labels_to_judge():
     assert set(found) == set(np.flatnonzero(together < 0.5))
 
 
-@pytest.mark.parametrize("cv", [None, 5, ShuffleSplit(1, test_size=0.5, random_state=0)], ids=str)
-@pytest.mark.parametrize("form", [np.asarray, pd.DataFrame, scipy.sparse.csr_matrix], ids=["array", "frame", "sparse"])
+@pytest.mark.parametrize(("form", "cv"), [(np.asarray, None), (pd.DataFrame, 5), (scipy.sparse.csr_matrix, 5)])
 def test_quality_of_labels(form, cv):
     X, y, true = X_NOISY, NAMES[Y_NOISY], NAMES[Y_TRUE]
     data = form(X)
@@ -231,10 +231,6 @@ def test_quality_of_labels(form, cv):
         data.columns = ["a", "b", "c"]
         y = pd.Series(y, index=np.arange(len(y))[::-1])
     clf = MultinomialLogisticClassifier(alpha=1e-2, label_noise=0.2).fit(data, y)
-    if isinstance(cv, ShuffleSplit):
-        with pytest.raises(ValueError, match=r"must hold out every row once, but row \d+ is held out 0 times"):
-            clf.label_quality(data, y, cv=cv)
-        return
     quality = clf.label_quality(data, y, cv=cv)
     assert quality.shape == (300,)
     assert 0.0 <= quality.min() <= quality.max() <= 1.0
@@ -323,6 +319,15 @@ def test_partial_fit_with_noise_that_is_known():
     np.testing.assert_allclose(clf.noise_matrix_, T2)
 
 
+def test_partial_fit_starts_where_a_fit_with_noise_ended():
+    """Coefficients have the temperature of predictions, and must not get it again."""
+    X, y, _ = noisy_data(0.2)
+    clf = MultinomialLogisticClassifier(label_noise="symmetric", cv=2, learning_rate=1e-12, random_state=0).fit(X, y)
+    before = clf.coef_
+    assert clf._noise.rates.temperature > 1.1
+    np.testing.assert_allclose(clf.partial_fit(X[:2], y[:2]).coef_, before, rtol=1e-6)
+
+
 @pytest.mark.parametrize("kind", ["symmetric", "class-conditional"])
 def test_partial_fit_cannot_learn_noise(kind):
     clf = LegendreTronClassifier(label_noise=kind)
@@ -364,24 +369,8 @@ def test_a_fit_that_was_stopped_after_the_choice_has_the_same_noise(tmp_path, mo
 
 # --- bad values ---
 
-BAD = [
-    *(
-        -0.1,
-        0.5,
-        1,
-        float("nan"),
-        "symetric",
-        True,
-        [0.1, 0.2],
-        T3,
-        [[0.9, 0.2], [0.3, 0.7]],
-        [[1.1, -0.1], [0.3, 0.7]],
-    ),
-    *([[0.5, 0.5], [0.5, 0.5]], [[np.nan, 0.1], [0.3, 0.7]], [["a", "b"], ["c", "d"]], [[1, 0], [0]]),
-]
 
-
-@pytest.mark.parametrize("value", BAD, ids=lambda value: re.sub(r"\s+", " ", str(value)))
+@pytest.mark.parametrize("value", [-0.1, 0.5, "symetric", T3, [[0.9, 0.2], [0.3, 0.7]], [[1, 0], [0]]], ids=str)
 def test_bad_values_are_refused_and_nothing_is_half_fitted(value):
     for fit in (lambda clf: clf.fit(X_CLEAN, Y_CLEAN), lambda clf: clf.partial_fit(X_CLEAN, Y_CLEAN, classes=[0, 1])):
         clf = MultinomialLogisticClassifier(alpha=0.1, label_noise=value)

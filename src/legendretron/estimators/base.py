@@ -24,10 +24,10 @@ from legendretron._internal.sklearn_compat import validates_parameters
 from legendretron._internal.start import init_linear
 from legendretron._internal.validation import check_device, check_integer
 from legendretron.diagnostics.softmax_test import LinkTest
-from legendretron.estimators.classes import apply_class_weight, swap_classes, swap_labels
+from legendretron.estimators.classes import apply_class_weight
 from legendretron.estimators.convex import fit_convex, has_convex_solver
 from legendretron.estimators.fit_data import FitData, check_rows
-from legendretron.estimators.floor import add_floor
+from legendretron.estimators.fixed_link import check_fixed_fit, fixed_link, is_fixed
 from legendretron.estimators.label_noise import (
     FittedNoise,
     how_to_find_noise,
@@ -53,14 +53,11 @@ from legendretron.tuning.rules import link_folds_for, steps_for
 
 #: Strengths and learning rate of ``partial_fit``, which has no held-out rows to choose them on.
 _ONLINE_ALPHA, _ONLINE_RATE = 1e-4, 0.01
-#: Most iterations of the convex solver with ``max_epochs="auto"``.
-_CONVEX_ITERATIONS = 1000
-#: The same for a fixed link, where the gradient must certify the minimum.
-_FIXED_ITERATIONS = 10_000
+#: Most iterations of L-BFGS and of the convex solvers with ``max_epochs="auto"``; and for a fixed link, where the gradient
+#: must certify the minimum.
+MOST_ITERATIONS, _FIXED_ITERATIONS = 1000, 10_000
 #: Epochs between two checkpoints.
 _CHECKPOINT_EPOCHS = 10
-#: Iterations of L-BFGS with ``max_epochs="auto"``.
-LBFGS_ITERATIONS = 1000
 
 
 class LinearLinkClassifier(LinearPredictor):
@@ -72,6 +69,45 @@ class LinearLinkClassifier(LinearPredictor):
     # the title in the HTML display links to the paper
     _doc_link_module = "legendretron"
     _doc_link_template = "https://arxiv.org/abs/2301.11695"
+
+    def __init__(
+        self,
+        *,
+        alpha: float | str = "auto",
+        solver: str = "auto",
+        learning_rate: float | str = "auto",
+        max_epochs: int | str = "auto",
+        batch_size: int | str = "auto",
+        early_stopping: bool | float = False,
+        tol: float = 1e-8,
+        class_weight: dict[Any, float] | str | None = None,
+        warm_start: bool = False,
+        standardize: bool = True,
+        device: str = "cpu",
+        dtype: str | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        checkpoint: Any = None,
+        cv: Any = None,
+        label_noise: Any = None,
+    ) -> None:
+        self.alpha = alpha
+        self.solver = solver
+        self.learning_rate = learning_rate
+        self.max_epochs = max_epochs
+        self.batch_size = batch_size
+        self.early_stopping = early_stopping
+        self.tol = tol
+        self.class_weight = class_weight
+        self.warm_start = warm_start
+        self.standardize = standardize
+        self.device = device
+        self.dtype = dtype
+        self.random_state = random_state
+        self.verbose = verbose
+        self.checkpoint = checkpoint
+        self.cv = cv
+        self.label_noise = label_noise
 
     # --- for subclasses ---
 
@@ -92,10 +128,6 @@ class LinearLinkClassifier(LinearPredictor):
 
     def _check_resumed_link(self) -> None:
         """Raise a ``ValueError`` if the parameters now ask for another link than the one that was fitted."""
-
-    def _fixed_link(self, n_classes: int, dtype: torch.dtype, device: torch.device, online: bool) -> Link | None:
-        """Return the canonical link that is kept fixed, if one was given, after checking it and the other parameters."""
-        return None
 
     # --- fitting ---
 
@@ -137,17 +169,12 @@ class LinearLinkClassifier(LinearPredictor):
                 p: np.ndarray = self._predict_all(data.X, log=False)[np.arange(len(data.y)), data.places]
                 return p
 
-            if data.copies is not None and self._finds_noise(data.n_classes):
-                fit_votes(self, data, train, predict, resume=resume)
-            else:
-                train(data, None)
+            combine = data.copies is not None and (
+                how_to_find_noise(self.label_noise, self.class_weight) == "if it helps"
+                and not (self._has_fixed_link or self._strengths().fixed)
+            )
+            fit_votes(self, data, train, predict, combine=combine, resume=resume)
         return self
-
-    def _finds_noise(self, n_classes: int) -> bool:
-        """Whether a fit looks for noise, and keeps it only if it helps."""
-        how = how_to_find_noise(self.label_noise, self.class_weight)
-        fixed = self._fixed_link(n_classes, torch.float64, torch.device("cpu"), False)
-        return how == "if it helps" and fixed is None and not self._strengths().fixed
 
     @validates_parameters
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
@@ -257,6 +284,10 @@ class LinearLinkClassifier(LinearPredictor):
         given = self.early_stopping
         return float(0.1 * given if isinstance(given, bool | np.bool_) else given)
 
+    @property
+    def _has_fixed_link(self) -> bool:
+        return is_fixed(getattr(self, "link", None))
+
     def _options(self) -> dict[str, Any]:
         """What features may be, for scikit-learn's checks."""
         dtype = [np.float64, np.float32] if self.dtype is None else np.dtype(self.dtype)
@@ -273,11 +304,13 @@ class LinearLinkClassifier(LinearPredictor):
     ) -> None:
         device = check_device(self.device)
         path = self._checkpoint_path(online)  # checked before strengths are chosen, which takes long
-        saved_choice = ChosenStrengths(None)
         data = data if online else data.normalize()
         X, labels, weight, n_classes = data.X, data.labels, data.weight, data.n_classes
         dtype = torch.float32 if X.dtype == np.float32 else torch.float64
-        fixed = self._fixed_link(n_classes, dtype, device, online)
+        fixed = None
+        if self._has_fixed_link:
+            check_fixed_fit(self, online)
+            fixed = fixed_link(self.link, n_classes, dtype, device)
         generator = torch.Generator().manual_seed(seed)
         if resume:
             start = self._standardized
@@ -298,14 +331,8 @@ class LinearLinkClassifier(LinearPredictor):
         strengths, tuning = self._strengths(), choice
         tuned = choice is not None or not (strengths.fixed or resume or online)
         noise, found = self._initial_noise(n_classes, resume, online, tuned)
-        if resume or online:
-            pair = (self.alpha_, self.link_alpha_) if resume else (_ONLINE_ALPHA, _ONLINE_ALPHA)
-            alpha, link_alpha = strengths.pair(*pair)
-        elif choice is not None:
-            alpha, link_alpha = choice.chosen
-        elif strengths.fixed:
-            alpha, link_alpha = strengths.pair()
-        else:
+        saved_choice = ChosenStrengths(None)
+        if tuned and choice is None:
             trial_features, trial_link = features, fixed
             if fixed is not None:  # single precision is enough to compare strengths, and faster
                 trial_features, trial_link = features.single(), copy.deepcopy(fixed).float()
@@ -316,13 +343,20 @@ class LinearLinkClassifier(LinearPredictor):
                 folds = [part for fold in problem.folds for part in fold]
                 saved_choice = ChosenStrengths(path, fingerprint(self, (X, data.y, weight, [seed], *folds)))
             tuning = saved_choice.load_or(lambda: self._choose(problem, strengths))
-            alpha, link_alpha = tuning.chosen
-        first_weight, first_bias = start.weight, start.bias
+        chosen: tuple[float, float]
+        if tuning is not None:
+            chosen = tuning.chosen
+        elif resume:
+            chosen = strengths.pair(self.alpha_, self.link_alpha_)
+        else:
+            chosen = strengths.pair(_ONLINE_ALPHA, _ONLINE_ALPHA)
         usual = self._protocol().schedule == "cosine" and self._protocol().init != "paper"
-        if usual and tuning is not None and tuning.start is not None:  # continue from the model scored on held-out rows
-            first_weight, first_bias, link = tuning.start
-        plan = self._make_plan(link, (alpha, link_alpha), tuning, noise, found, dtype, fresh=not (resume or online))
-        if plan.is_logistic and not isinstance(link, SoftmaxLink):
+        # continue from the model scored on held-out rows
+        scored = tuning.start if usual and tuning is not None else None
+        if scored is not None:
+            link = scored.link
+        plan = self._make_plan(link, chosen, tuning, noise, found, dtype, fresh=not (resume or online))
+        if plan.is_softmax and not isinstance(link, SoftmaxLink):
             generator.set_state(before)
         if plan.precision != dtype:
             features = features.single()
@@ -341,6 +375,7 @@ class LinearLinkClassifier(LinearPredictor):
                 normalize=not online,
             )
 
+        first_weight, first_bias = (start.weight, start.bias) if scored is None else (scored.weight, scored.bias)
         model = LinearModel(
             first_weight.to(device, plan.precision).unsqueeze(0),
             first_bias.to(device, plan.precision).unsqueeze(0),
@@ -350,11 +385,13 @@ class LinearLinkClassifier(LinearPredictor):
         if self.early_stopping and not online:
             rows, held_out = validation_split(rows, labels[rows], self._held_out_share(), seed, data.copies)
             validation = sample(held_out)
-        identity = () if self.checkpoint is None else (X, data.y, weight, model.flat, [seed, *plan.strengths])
+        identity = (X, data.y, weight, model.flat, [seed, *plan.strengths])
         settings = self._training_settings(identity, generator, len(rows), n_classes, plan.strengths, online)
         if fixed is not None or (plan.is_softmax and self._by_convex_solver(online) and has_convex_solver(plan.noise)):
             guess = None if tuning is None else tuning.logistic
-            most = self._convex_iterations(fixed is not None)
+            most = _FIXED_ITERATIONS if fixed is not None else MOST_ITERATIONS
+            if self.max_epochs != "auto" and not strengths.has_link:  # passes that suit a link say nothing about them
+                most = int(self.max_epochs)
             result = fit_convex(model, sample(rows), settings, guess, plan.noise, max_iter=most, fixed=fixed)
         else:
             result = train(model, sample(rows), settings, validation, start.moments if online else None)
@@ -387,6 +424,10 @@ class LinearLinkClassifier(LinearPredictor):
                 "needs held-out rows of classes that the other rows have too, and there are too few; give a rate, "
                 f"or leave it out, got {self.label_noise!r}.",
             )
+        batch = min(self._batch_size(len(rows)), len(rows))
+        steps = steps_for(len(rows), n_classes)
+        if self.max_epochs != "auto" and self.solver != "lbfgs":
+            steps = int(self.max_epochs) * math.ceil(len(rows) / batch)
         return TuningProblem(
             features,
             torch.as_tensor(data.labels, device=check_device(self.device)),
@@ -405,16 +446,13 @@ class LinearLinkClassifier(LinearPredictor):
             known_noise=noise,
             find_noise="never" if fixed is not None else how_to_find_noise(self.label_noise, self.class_weight),
             fixed_link=fixed,
-            **self._trial_schedule(len(rows), n_classes),
+            batch_size=batch,
+            steps=steps,
+            learning_rate=LEARNING_RATE if self.learning_rate == "auto" else float(self.learning_rate),
         )
 
-    def _trial_schedule(self, n_rows: int, n_classes: int) -> dict[str, Any]:
-        """Batch size, steps and rate of learned links while strengths are chosen."""
-        batch = batch_size_for(n_rows) if self.batch_size == "auto" else min(int(self.batch_size), n_rows)
-        epochs = None if self.max_epochs == "auto" or self.solver == "lbfgs" else int(self.max_epochs)
-        steps = steps_for(n_rows, n_classes) if epochs is None else epochs * math.ceil(n_rows / batch)
-        rate = LEARNING_RATE if self.learning_rate == "auto" else float(self.learning_rate)
-        return {"batch_size": batch, "steps": steps, "learning_rate": rate}
+    def _batch_size(self, n_rows: int) -> int:
+        return batch_size_for(n_rows) if self.batch_size == "auto" else int(self.batch_size)
 
     def _choose(self, problem: TuningProblem, strengths: Strengths) -> Tuning:
         """Try out what the parameters leave open."""
@@ -447,13 +485,11 @@ class LinearLinkClassifier(LinearPredictor):
             noise = found.make_training_noise()
         link = clean_link(link)  # one that was found by a search has the noise that it was trained with
         alpha, link_alpha = strengths
+        if fresh and math.isinf(link_alpha):
+            link = SoftmaxLink(n_classes)
         if isinstance(link, SoftmaxLink):
             link_alpha = math.inf
-        is_logistic = math.isinf(link_alpha) and fresh
-        if is_logistic and not isinstance(link, SoftmaxLink):
-            link = SoftmaxLink(n_classes)
-        is_softmax = isinstance(link, SoftmaxLink)
-        return Plan(with_noise(link, noise), (alpha, link_alpha), noise, found, precision, is_softmax, is_logistic)
+        return Plan(with_noise(link, noise), (alpha, link_alpha), noise, found, precision)
 
     def _set_fitted(
         self,
@@ -497,10 +533,8 @@ class LinearLinkClassifier(LinearPredictor):
         if tuning is None or tuning.held_out is None:
             return
         held_out, tuning.held_out = tuning.held_out, None
-        log_p = torch.log_softmax(held_out.log_p.double() * plan.temperature, -1).cpu().numpy()
-        labels = swap_labels(held_out.labels.cpu().numpy(), len(self.classes_))
-        p = swap_classes(np.exp(add_floor(log_p, self._floor, log=True)))
-        self._calibrate(p, labels, held_out.weight.cpu().numpy(), out_of_fold=True)
+        log_p = torch.log_softmax(held_out.log_p.double() * plan.temperature, -1)
+        self._calibrate_folds(*(part.cpu().numpy() for part in (log_p, held_out.labels, held_out.weight)))
 
     def _initial_noise(
         self, n_classes: int, resume: bool, online: bool, tuned: bool
@@ -540,12 +574,6 @@ class LinearLinkClassifier(LinearPredictor):
         """Whether logistic regression is fitted to the minimum, by a solver of its own."""
         return self.solver == "auto" and not online and not self.early_stopping and self._protocol().init != "paper"
 
-    def _convex_iterations(self, fixed: bool) -> int:
-        """Most iterations of that solver; passes over the data that are enough for a link say nothing about them."""
-        if self.max_epochs == "auto" or self._strengths().has_link:
-            return _FIXED_ITERATIONS if fixed else _CONVEX_ITERATIONS
-        return int(self.max_epochs)
-
     def _checkpoint_path(self, online: bool) -> Path | None:
         path = None if self.checkpoint is None or online else Path(self.checkpoint)
         if path is not None and self.solver == "lbfgs":
@@ -567,8 +595,7 @@ class LinearLinkClassifier(LinearPredictor):
         strengths: tuple[float, float],
         online: bool,
     ) -> TrainingSettings:
-        batch = batch_size_for(n_rows) if self.batch_size == "auto" else int(self.batch_size)
-        path, protocol = self._checkpoint_path(online), self._protocol()
+        batch, path, protocol = self._batch_size(n_rows), self._checkpoint_path(online), self._protocol()
         alpha, link_alpha = strengths
         solver = "lbfgs" if self.solver == "lbfgs" and not online else "adam"
         rate = self.learning_rate
@@ -577,7 +604,7 @@ class LinearLinkClassifier(LinearPredictor):
         max_epochs, max_steps = 1 if online else self.max_epochs, None
         if max_epochs == "auto":
             steps = steps_for(n_rows, n_classes)
-            max_epochs = LBFGS_ITERATIONS if solver == "lbfgs" else math.ceil(steps / math.ceil(n_rows / batch))
+            max_epochs = MOST_ITERATIONS if solver == "lbfgs" else math.ceil(steps / math.ceil(n_rows / batch))
             if solver == "adam" and protocol.schedule == "cosine":
                 max_steps = steps
         is_logistic = math.isinf(link_alpha)

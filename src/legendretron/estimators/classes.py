@@ -13,16 +13,6 @@ from sklearn.utils import compute_sample_weight
 from torch import Tensor
 
 
-def check_classes(y: np.ndarray) -> np.ndarray:
-    """Return the sorted labels, or raise a ``ValueError`` if there is only one."""
-    classes = np.unique(y)
-    if len(classes) < 2:
-        raise ValueError(
-            f"fit needs samples of at least 2 classes, but the data contains only one class: {classes.tolist()[0]!r}."
-        )
-    return classes
-
-
 def swap_labels(labels: Any, n_classes: int) -> Any:
     """Turn indices into ``classes_`` into those of the link's classes, or back; arrays or tensors."""
     return 1 - labels if n_classes == 2 else labels

@@ -10,7 +10,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from legendretron._internal.features import check_features
 from legendretron._internal.labels import check_labels
 from legendretron._internal.sklearn_compat import check_sample_weight
-from legendretron.estimators.classes import apply_class_weight, check_classes, swap_labels
+from legendretron.estimators.classes import apply_class_weight, swap_labels
 from legendretron.estimators.soft_labels import SoftLabels
 
 
@@ -67,4 +67,9 @@ def check_rows(
         X, y = check_features(estimator, X, y, **options)
         check_classification_targets(y)
         weight = apply_class_weight(estimator.class_weight, y, check_sample_weight(sample_weight, X))
-    return FitData(X, y, weight, np.unique(y) if partial else check_classes(y), groups, copies)
+    classes = np.unique(y)
+    if len(classes) < 2 and not partial:
+        raise ValueError(
+            f"fit needs samples of at least 2 classes, but the data contains only one class: {classes.tolist()[0]!r}."
+        )
+    return FitData(X, y, weight, classes, groups, copies)

@@ -84,24 +84,18 @@ def check_fixed_fit(estimator: Any, online: bool) -> None:
     why = "a link that is kept fixed is trained with by its convex canonical loss, to the minimum"
     if online:
         raise ValueError(f"partial_fit needs a link that is trained or softmax: {why}; call fit.")
-    if estimator.solver == "adam":
-        raise ParameterError("solver", f"cannot be 'adam': {why}; give 'auto' or 'lbfgs'.")
-    if estimator.early_stopping:
-        raise ParameterError("early_stopping", f"does not apply: {why}; leave it out, got {estimator.early_stopping}.")
-    if estimator.checkpoint is not None:
-        raise ParameterError("checkpoint", f"does not apply: {why}; leave it out, got {estimator.checkpoint!r}.")
-    if estimator.link_alpha not in ("auto", None):
-        raise ParameterError(
-            "link_alpha", f"does not apply to a fixed link; leave it out, got {estimator.link_alpha!r}."
-        )
-    if not (
-        estimator.label_noise is None or (isinstance(estimator.label_noise, str) and estimator.label_noise == "auto")
-    ):
-        raise ParameterError(
-            "label_noise",
-            "must be None, or 'auto', which then assumes no noise: with label noise, the loss of a fixed link is "
-            f"not convex; got {estimator.label_noise!r}.",
-        )
+    noise = estimator.label_noise
+    unsuitable = {
+        "solver": estimator.solver == "adam",
+        "early_stopping": bool(estimator.early_stopping),
+        "checkpoint": estimator.checkpoint is not None,
+        "link_alpha": estimator.link_alpha not in ("auto", None),
+        "label_noise": not (noise is None or (isinstance(noise, str) and noise == "auto")),
+    }
+    for name, is_unsuitable in unsuitable.items():
+        if is_unsuitable:
+            value = getattr(estimator, name)
+            raise ParameterError(name, f"does not apply: {why}, without noise; leave it out, got {value!r}.")
 
 
 def has_same_values(given: Link, fitted: Link) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterator
 from numbers import Real
 from typing import Any
 
@@ -11,7 +12,7 @@ import torch
 from sklearn.model_selection import check_cv
 from sklearn.utils.validation import check_is_fitted
 
-from legendretron.estimators.classes import swap_classes
+from legendretron.estimators.classes import swap_classes, swap_labels
 from legendretron.estimators.floor import add_floor
 from legendretron.estimators.label_noise import FittedNoise
 from legendretron.estimators.label_posterior import label_posterior
@@ -147,9 +148,17 @@ class LabelQuality(ProbabilityClassifier):
         one = SymmetricNoise(len(self.classes_), 1.0 / max(len(labels), 2), learned=False, dtype=torch.float64)
         return label_posterior(log_p, labels, one.matrix().numpy(), doubts=False)
 
+    @abstractmethod
+    def _predict_by_link(self, X: Any, *, log: bool) -> Iterator[tuple[slice, np.ndarray]]:
+        """Predictions as by :meth:`_predict_parts`, without the floor."""
+
+    def _predict_parts(self, X: Any, *, log: bool) -> Iterator[tuple[slice, np.ndarray]]:
+        for rows, part in self._predict_by_link(X, log=log):
+            yield rows, add_floor(part, self._floor, log=log)
+
     def _log_proba_to_judge(self, X: Any) -> np.ndarray:
         """Log-probabilities without the floor, below which rows could not be told apart."""
-        return self._predict_all(X, log=True)
+        return np.concatenate([part for _, part in self._predict_by_link(X, log=True)])
 
     # --- prediction sets ---
 
@@ -159,6 +168,11 @@ class LabelQuality(ProbabilityClassifier):
             return self.predict_proba(X)
         log_p = self._out_of_fold(self._check_features(X), y, cv, groups)
         return np.exp(add_floor(log_p, self._floor, log=True))
+
+    def _calibrate_folds(self, log_p: np.ndarray, labels: np.ndarray, weight: np.ndarray) -> None:
+        """Calibrate prediction sets on log-probabilities of held-out rows without the floor, in the order of the link."""
+        p = swap_classes(np.exp(add_floor(log_p, self._floor, log=True)))
+        self._calibrate(p, swap_labels(labels, p.shape[1]), weight, out_of_fold=True)
 
     def _noise_matrices(self) -> tuple[np.ndarray | None, np.ndarray | None]:
         """See :meth:`ProbabilityClassifier._noise_matrices`."""

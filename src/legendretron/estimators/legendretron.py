@@ -13,7 +13,7 @@ from legendretron._internal.parameters import ParameterError, spell
 from legendretron._internal.sklearn_compat import Interval, StrOptions
 from legendretron._internal.validation import check_choice
 from legendretron.estimators.base import LinearLinkClassifier
-from legendretron.estimators.fixed_link import check_fixed_fit, fixed_link, get_link, has_same_values, is_fixed
+from legendretron.estimators.fixed_link import get_link, has_same_values, is_fixed
 from legendretron.estimators.settings import SHARED_CONSTRAINTS, Protocol, Strengths, hidden_for
 from legendretron.links import CompositeLink, Link, NoisyLink, SoftmaxLink, link_class, make_link
 from legendretron.links.registry import check_settings
@@ -198,26 +198,15 @@ class LegendreTronClassifier(LinearLinkClassifier):
         cv: Any = None,
         label_noise: Any = "auto",
     ) -> None:
+        super().__init__(
+            alpha=alpha, solver=solver, learning_rate=learning_rate, max_epochs=max_epochs, batch_size=batch_size,
+            early_stopping=early_stopping, tol=tol, class_weight=class_weight, warm_start=warm_start,
+            standardize=standardize, device=device, dtype=dtype, random_state=random_state, verbose=verbose,
+            checkpoint=checkpoint, cv=cv, label_noise=label_noise,
+        )  # fmt: skip
         self.link = link
         self.link_params = link_params
-        self.alpha = alpha
         self.link_alpha = link_alpha
-        self.solver = solver
-        self.learning_rate = learning_rate
-        self.max_epochs = max_epochs
-        self.batch_size = batch_size
-        self.early_stopping = early_stopping
-        self.tol = tol
-        self.class_weight = class_weight
-        self.warm_start = warm_start
-        self.standardize = standardize
-        self.device = device
-        self.dtype = dtype
-        self.random_state = random_state
-        self.verbose = verbose
-        self.checkpoint = checkpoint
-        self.cv = cv
-        self.label_noise = label_noise
 
     @classmethod
     def from_paper(cls, group: str, **parameters: Any) -> LegendreTronClassifier:
@@ -248,12 +237,6 @@ class LegendreTronClassifier(LinearLinkClassifier):
         """Settings of the link that were given; a ``ValueError`` if one was that the link does not have."""
         return check_settings(get_link(self.link), {} if self.link_params is None else self.link_params, "link_params")
 
-    def _fixed_link(self, n_classes: int, dtype: torch.dtype, device: torch.device, online: bool) -> Link | None:
-        if not is_fixed(self.link):
-            return None
-        check_fixed_fit(self, online)
-        return fixed_link(self.link, n_classes, dtype, device)
-
     def _make_link(self, n_classes: int, generator: torch.Generator, dtype: torch.dtype, n_rows: int) -> Link:
         settings = self._link_settings()
         if is_fixed(self.link):
@@ -281,34 +264,20 @@ class LegendreTronClassifier(LinearLinkClassifier):
         return given if given is not None else usual if usual in kind.starts else None
 
     def _check_resumed_link(self) -> None:
-        if is_fixed(self.link) or hasattr(self, "gradient_norm_"):
-            if not (
-                is_fixed(self.link)
-                and hasattr(self, "gradient_norm_")
-                and has_same_values(get_link(self.link), self.link_)
-            ):
-                raise ValueError(
-                    f"training continues with the link of the first fit, {type(self.link_).__name__}, but link has "
-                    "been changed, or only one of the two is fixed; set warm_start=False, or clone the estimator, "
-                    "to start anew."
-                )
-            return
-        if self.link_alpha_ == math.inf:  # logistic regression was chosen in place of the link
-            if self.link_alpha not in ("auto", None) and not isinstance(self._any_link(), SoftmaxLink):
-                raise ValueError(
-                    "training continues with the logistic regression that was chosen in the first fit, but "
-                    f"link_alpha={self.link_alpha!r} asks for a learned link; set warm_start=False, or clone the estimator, "
-                    "to start over."
-                )
-            return
-        settings = self._link_settings()
-        settings.pop("init", None)
-        kind, link = self._link_class(), self.link_
-        fitted = link.settings()
-        if kind is not type(link) or any(fitted.get(name) != value for name, value in settings.items()):
+        link, was_fixed = self.link_, hasattr(self, "gradient_norm_")
+        if self._has_fixed_link or was_fixed:
+            same = self._has_fixed_link and was_fixed and has_same_values(get_link(self.link), link)
+        elif math.isinf(self.link_alpha_):  # logistic regression was chosen in place of the link
+            same = self.link_alpha in ("auto", None) or isinstance(self._any_link(), SoftmaxLink)
+        else:
+            given, fitted = self._link_settings(), link.settings()
+            same = type(link) is self._link_class()
+            same = same and all(name == "init" or fitted.get(name) == value for name, value in given.items())
+        if not same:
             raise ValueError(
-                f"training continues with the link of the first fit, {type(link).__name__} with {fitted}, but link or "
-                "its settings have been changed; set warm_start=False, or clone the estimator, to start over."
+                f"training continues with the link of the first fit, {type(link).__name__} with {link.settings()}, but "
+                "link, link_params or link_alpha asks for another; set warm_start=False, or clone the estimator, to start "
+                "over."
             )
 
     def _strengths(self) -> Strengths:
@@ -318,13 +287,9 @@ class LegendreTronClassifier(LinearLinkClassifier):
         link = self._any_link()
         if next(link.parameters(), None) is None:
             # a link of your own is not logistic regression, though nothing in it is penalized
-            return Strengths(alpha, has_link=not isinstance(link, SoftmaxLink))
-        return Strengths(
-            alpha,
-            None if self.link_alpha in ("auto", None) else float(self.link_alpha),
-            tied=self.link_alpha is None,
-            has_link=True,
-        )
+            return Strengths(alpha, math.inf if isinstance(link, SoftmaxLink) else 0.0)
+        link_alpha = None if self.link_alpha in ("auto", None) else float(self.link_alpha)
+        return Strengths(alpha, link_alpha, tied=self.link_alpha is None)
 
     def _any_link(self) -> Link:
         """A link of this kind for two classes, or the one given."""
@@ -403,27 +368,13 @@ class PaperLegendreTronClassifier(LegendreTronClassifier):
         label_noise: Any = None,
     ) -> None:
         super().__init__(
-            link,
-            link_params=link_params,
-            alpha=alpha,
+            link, link_params=link_params, alpha=alpha,
             link_alpha=link_alpha,  # type: ignore[arg-type]  # None ties it to alpha
-            solver=solver,
-            learning_rate=learning_rate,
-            max_epochs=max_epochs,
-            batch_size=batch_size,
-            early_stopping=early_stopping,
-            tol=tol,
-            class_weight=class_weight,
-            warm_start=warm_start,
-            standardize=standardize,
-            device=device,
-            dtype=dtype,
-            random_state=random_state,
-            verbose=verbose,
-            checkpoint=checkpoint,
-            cv=cv,
-            label_noise=label_noise,
-        )
+            solver=solver, learning_rate=learning_rate, max_epochs=max_epochs, batch_size=batch_size,
+            early_stopping=early_stopping, tol=tol, class_weight=class_weight, warm_start=warm_start,
+            standardize=standardize, device=device, dtype=dtype, random_state=random_state, verbose=verbose,
+            checkpoint=checkpoint, cv=cv, label_noise=label_noise,
+        )  # fmt: skip
         self.schedule = schedule
         self.decay = decay
         self.decay_every = decay_every

@@ -18,7 +18,6 @@ from legendretron._internal.parameters import spell
 from legendretron.accelerate.predictions import RowProbabilities, row_probabilities
 from legendretron.estimators.classes import swap_classes
 from legendretron.estimators.fixed_link import freeze, get_link, is_fixed
-from legendretron.estimators.floor import add_floor
 from legendretron.estimators.label_quality import LabelQuality
 from legendretron.estimators.persistence import LINK_FIELDS, SavedModel, link_parts_from_state, link_parts_to_state
 from legendretron.estimators.saved_classes import classes_from_state
@@ -86,17 +85,7 @@ class LinearPredictor(SavedModel, LabelQuality):
         """Share of the predictions that is doubted: where noise is uncertain, and of a learned link."""
         return 0.0 if self._noise is None else self._noise.rates.doubt
 
-    def _predict_parts(self, X: Any, *, log: bool, out: np.ndarray | None = None) -> Iterator[tuple[slice, np.ndarray]]:
-        for rows, part in self._predict_without_floor(X, log=log, out=out):
-            yield rows, add_floor(part, self._floor, log=log)
-
-    def _log_proba_to_judge(self, X: Any) -> np.ndarray:
-        return np.concatenate([part for _, part in self._predict_without_floor(X, log=True)])
-
-    def _predict_without_floor(
-        self, X: Any, *, log: bool, out: np.ndarray | None = None
-    ) -> Iterator[tuple[slice, np.ndarray]]:
-        """Probabilities by the link alone, see :meth:`ProbabilityClassifier._predict_parts`."""
+    def _predict_by_link(self, X: Any, *, log: bool) -> Iterator[tuple[slice, np.ndarray]]:
         sparse, n, n_classes = scipy.sparse.issparse(X), X.shape[0], len(self.classes_)
         compiled = self._compile_link()
         # A parameter of the link that is infinite need not show in the probabilities, nor a coefficient in those of sparse
@@ -105,21 +94,21 @@ class LinearPredictor(SavedModel, LabelQuality):
             self._check_weights(only_link=not sparse)
         if compiled is None:
             for rows in chunks(n, n_classes):
-                yield rows, self._plain(X, rows, log, out)
+                yield rows, self._plain(X, rows, log)
             return
         weight, bias = self.coef_.T, np.array(self.intercept_)
         parts = chunks_in_cache(n, n_classes)
         room = np.empty((parts[0].stop if parts else 0, n_classes - 1), dtype=weight.dtype)
         for rows in parts:
             z = room[: rows.stop - rows.start]
-            part = np.empty((len(z), n_classes), dtype=z.dtype) if out is None else out[rows]
+            part = np.empty((len(z), n_classes), dtype=z.dtype)
             with np.errstate(over="ignore", invalid="ignore"):  # checked below
                 if sparse:
                     z = np.ascontiguousarray(safe_sparse_dot(X[rows], weight, dense_output=True))
                 else:
                     np.matmul(X[rows], weight, out=z)
             if not compiled(z, bias, log=log, swap=n_classes == 2, out=part):
-                part = self._plain(X, rows, log, out)  # which raises, unless rounding differs
+                part = self._plain(X, rows, log)  # which raises, unless rounding differs
             yield rows, part
 
     def _compile_link(self) -> RowProbabilities | None:
@@ -128,7 +117,7 @@ class LinearPredictor(SavedModel, LabelQuality):
             return None
         return row_probabilities(self.link_, _PRECISIONS[self.coef_.dtype])
 
-    def _plain(self, X: Any, rows: slice, log: bool, out: np.ndarray | None) -> np.ndarray:
+    def _plain(self, X: Any, rows: slice, log: bool) -> np.ndarray:
         """What compiled functions compute, by operations of torch."""
         with torch.no_grad(), np.errstate(over="ignore", invalid="ignore"):  # checked below
             log_p: np.ndarray = self.link_(torch.as_tensor(self._predictor(X[rows]))).numpy()
@@ -140,8 +129,6 @@ class LinearPredictor(SavedModel, LabelQuality):
                 f"scale them as in the fit, or fit again with a lower {spell('learning_rate')} if they were as large."
             )
         part: np.ndarray = swap_classes(log_p if log else np.exp(log_p))
-        if out is not None:
-            out[rows] = part
         return part
 
     def _check_weights(self, *, only_link: bool = False) -> None:

@@ -41,45 +41,6 @@ class MultinomialLogisticClassifier(LinearLinkClassifier):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = SHARED_CONSTRAINTS
 
-    def __init__(
-        self,
-        *,
-        alpha: float | str = "auto",
-        solver: str = "auto",
-        learning_rate: float | str = "auto",
-        max_epochs: int | str = "auto",
-        batch_size: int | str = "auto",
-        early_stopping: bool | float = False,
-        tol: float = 1e-8,
-        class_weight: dict[Any, float] | str | None = None,
-        warm_start: bool = False,
-        standardize: bool = True,
-        device: str = "cpu",
-        dtype: str | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-        checkpoint: Any = None,
-        cv: Any = None,
-        label_noise: Any = None,
-    ) -> None:
-        self.alpha = alpha
-        self.solver = solver
-        self.learning_rate = learning_rate
-        self.max_epochs = max_epochs
-        self.batch_size = batch_size
-        self.early_stopping = early_stopping
-        self.tol = tol
-        self.class_weight = class_weight
-        self.warm_start = warm_start
-        self.standardize = standardize
-        self.device = device
-        self.dtype = dtype
-        self.random_state = random_state
-        self.verbose = verbose
-        self.checkpoint = checkpoint
-        self.cv = cv
-        self.label_noise = label_noise
-
     @classmethod
     def from_paper(cls, group: str, **parameters: Any) -> LegendreTronClassifier:
         """Return logistic regression with the settings of the paper's tables: ``"libsvm"``, ``"mnist"`` or ``"aloi"``."""

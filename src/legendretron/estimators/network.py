@@ -21,7 +21,7 @@ from legendretron._internal.parameters import ParameterError, spell
 from legendretron._internal.sklearn_compat import Interval, StrOptions, validates_parameters
 from legendretron._internal.validation import check_device
 from legendretron.calibration.link import CalibratedLink
-from legendretron.estimators.classes import swap_classes, swap_labels
+from legendretron.estimators.classes import swap_classes
 from legendretron.estimators.fit_data import FitData, check_rows
 from legendretron.estimators.label_noise import FittedNoise, how_to_find_noise, is_learned, read_label_noise
 from legendretron.estimators.label_quality import LabelQuality
@@ -298,10 +298,7 @@ class LegendreNetClassifier(SavedModel, LabelQuality):
                 p[seen] = self.oof_proba_[of_row[copies[seen]]]
             return p[np.arange(len(p)), data.places]
 
-        if data.copies is not None and how == "if it helps":
-            fit_votes(self, data, fit, predict)
-        else:
-            fit(data, None)
+        fit_votes(self, data, fit, predict, combine=how == "if it helps")
 
     def _fit_folds(self, data: FitData, seed: int, known: LabelNoise | None, how: str) -> None:
         """Fit with noise that is known or looked for."""
@@ -475,11 +472,6 @@ class LegendreNetClassifier(SavedModel, LabelQuality):
         self.oof_proba_[rows] = swap_classes(np.exp(log_p))
         self._oof_of = joblib.hash((data.X, data.y))
 
-    def _calibrate_folds(self, log_p: np.ndarray, labels: np.ndarray, weight: np.ndarray) -> None:
-        """Calibrate prediction sets on what the folds predict for rows that they have not seen, in the order of the link."""
-        labels = swap_labels(labels, log_p.shape[1])
-        self._calibrate(swap_classes(np.exp(log_p)), labels, weight, out_of_fold=True)
-
     def _fit_without_folds(self, data: FitData, known: LabelNoise | None) -> None:
         """Logistic regression of a usual strength, where no row can be held out."""
         if data.groups is not None or is_learned(self.label_noise):
@@ -522,7 +514,7 @@ class LegendreNetClassifier(SavedModel, LabelQuality):
     def _precision(self) -> np.dtype[Any]:
         return self._dtype
 
-    def _predict_parts(self, X: Any, *, log: bool, out: np.ndarray | None = None) -> Iterator[tuple[slice, np.ndarray]]:
+    def _predict_by_link(self, X: Any, *, log: bool) -> Iterator[tuple[slice, np.ndarray]]:
         for rows in chunks_in_cache(len(X), max(self._logits.n_features, 4 * len(self.classes_))):
             with torch.no_grad():
                 log_p = self.link_(self._logits(torch.from_numpy(X[rows].copy())), all_classes=True)
@@ -533,8 +525,6 @@ class LegendreNetClassifier(SavedModel, LabelQuality):
                     f"row {row} of {spell('X')} has features so large that its probabilities are not finite; scale them as "
                     "in the fit."
                 )
-            if out is not None:
-                out[rows] = values
             yield rows, values
 
     def _out_of_fold(self, X: Any, y: np.ndarray, cv: Any, groups: Any) -> np.ndarray:

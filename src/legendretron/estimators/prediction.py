@@ -35,8 +35,8 @@ class ProbabilityClassifier(Classifier, BaseEstimator):  # type: ignore[misc]
         """Features in the form that predictions take."""
 
     @abstractmethod
-    def _predict_parts(self, X: Any, *, log: bool, out: np.ndarray | None = None) -> Iterator[tuple[slice, np.ndarray]]:
-        """Probabilities of checked features, or their logarithms, in chunks of rows; written to ``out`` if that is given."""
+    def _predict_parts(self, X: Any, *, log: bool) -> Iterator[tuple[slice, np.ndarray]]:
+        """Probabilities of checked features, or their logarithms, in chunks of rows."""
 
     @abstractmethod
     def _precision(self) -> np.dtype[Any]:
@@ -54,8 +54,8 @@ class ProbabilityClassifier(Classifier, BaseEstimator):  # type: ignore[misc]
 
     def _predict_all(self, X: Any, *, log: bool) -> np.ndarray:
         out = np.empty((X.shape[0], len(self.classes_)), dtype=self._precision())
-        for _ in self._predict_parts(X, log=log, out=out):
-            pass
+        for rows, part in self._predict_parts(X, log=log):
+            out[rows] = part
         return out
 
     def predict_log_proba(self, X: Any) -> np.ndarray:

@@ -12,7 +12,7 @@ from sklearn.utils import check_random_state
 
 from legendretron._internal.sklearn_compat import Interval, StrOptions
 from legendretron.estimators.label_noise import FittedNoise
-from legendretron.links import LabelNoise, Link
+from legendretron.links import LabelNoise, Link, SoftmaxLink, clean_link
 
 #: Initial rate of Adam, which falls to 0 along half a cosine; chosen together with the number of steps.
 LEARNING_RATE = 0.03
@@ -66,32 +66,28 @@ class Strengths(NamedTuple):
     """Strengths of the penalties as given; ``None`` for one to be chosen."""
 
     alpha: float | None  #: on ``W``
-    link_alpha: float | None = 0.0  #: on the link; an infinite one leaves nothing of it: logistic regression
+    link_alpha: float | None = math.inf  #: on the link; infinite if there is none other than softmax
     tied: bool = False  #: whether that on the link is that on ``W``
-    has_link: bool = False  #: whether there is a link other than softmax
+
+    @property
+    def has_link(self) -> bool:
+        """Whether there is a link other than softmax."""
+        return self.link_alpha != math.inf
 
     @property
     def fixed(self) -> bool:
-        """Whether all strengths are given.
-
-        Examples
-        --------
-        >>> Strengths(0.1, None, has_link=True).fixed, Strengths(0.1, None, tied=True, has_link=True).fixed
-        (False, True)
-        """
-        return self.alpha is not None and (self.tied or not self.has_link or self.link_alpha is not None)
+        """Whether all strengths are given."""
+        return self.alpha is not None and (self.tied or self.link_alpha is not None)
 
     def pair(self, alpha: float = 0.0, link_alpha: float = 0.0) -> tuple[float, float]:
         """Both strengths, with these in place of those that are not given.
 
         Examples
         --------
-        >>> Strengths(None, 0.5, has_link=True).pair(0.1, 0.2), Strengths(0.3, tied=True, has_link=True).pair()
+        >>> Strengths(None, 0.5).pair(0.1, 0.2), Strengths(0.3, None, tied=True).pair()
         ((0.1, 0.5), (0.3, 0.3))
         """
         on_weights = alpha if self.alpha is None else self.alpha
-        if not self.has_link:
-            return on_weights, math.inf
         if self.tied:
             return on_weights, on_weights
         return on_weights, link_alpha if self.link_alpha is None else self.link_alpha
@@ -122,8 +118,11 @@ class Plan(NamedTuple):
     noise: LabelNoise | None  #: in the labels, as assumed in training
     found: FittedNoise | None  #: what is known of it; None if it was given, or is learned
     precision: torch.dtype
-    is_softmax: bool  #: whether the link, without noise, is softmax
-    is_logistic: bool  #: whether logistic regression is trained in place of the link
+
+    @property
+    def is_softmax(self) -> bool:
+        """Whether the link, without noise, is softmax."""
+        return isinstance(clean_link(self.link), SoftmaxLink)
 
     @property
     def temperature(self) -> float:

@@ -72,20 +72,25 @@ class SoftLabels(NamedTuple):
 
 
 def _as_numbers(y: Any, name: str, place_of: Callable[[int], str]) -> np.ndarray:
+    """The shares, after checking each of them."""
     try:
-        return np.asarray(y, dtype=np.float64)
+        shares = np.asarray(y, dtype=np.float64)
     except (TypeError, ValueError):
-        for row, values in enumerate(np.asarray(y, dtype=object).tolist()):
-            for value in values:
-                try:
-                    float(value)
-                except (TypeError, ValueError) as error:
-                    raise _no_shares(name, value, place_of(row)) from error
-        raise
+        shares = np.vectorize(_as_number, otypes=[float])(np.asarray(y, dtype=object))
+    wrong = np.flatnonzero(~((shares >= 0.0) & np.isfinite(shares)).all(1))
+    if len(wrong):
+        row = int(wrong[0])
+        raise ValueError(
+            f"{name} must contain shares of the classes, from 0 to 1, got {np.asarray(y)[row].tolist()} in {place_of(row)}."
+        )
+    return shares
 
 
-def _no_shares(name: str, got: object, place: str) -> ValueError:
-    return ValueError(f"{name} must contain shares of the classes, from 0 to 1, got {got!r} in {place}.")
+def _as_number(value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return np.nan
 
 
 def _check(shares: np.ndarray, labels: np.ndarray, name: str, place_of: Callable[[int], str]) -> None:
@@ -95,24 +100,15 @@ def _check(shares: np.ndarray, labels: np.ndarray, name: str, place_of: Callable
         )
     if not len(shares):
         raise ValueError(f"{name} must have at least two rows, got none.")
-    if not np.isfinite(shares).all() or (shares < 0.0).any():
-        row = int(np.flatnonzero((~np.isfinite(shares) | (shares < 0.0)).any(1))[0])
-        raise _no_shares(name, shares[row].tolist(), place_of(row))
     total = shares.sum(1)
     wrong = np.flatnonzero(np.abs(total - 1.0) > ROUNDING)
     if len(wrong):
         row = int(wrong[0])
         way = "divide each row by its sum"
         if (shares == np.round(shares)).all():
-            divided, several = "", ""
-            if name == "y":  # in Python
-                divided, several = (
-                    ", y / y.sum(1, keepdims=True)",
-                    ", as sklearn.multioutput.MultiOutputClassifier does",
-                )
             way = (
-                f"if these are votes, divide each row by their number{divided}; if a row may have several labels, fit a "
-                f"classifier to each column{several}"
+                "if these are votes, divide each row by their number; if a row may have several labels, fit a classifier "
+                "to each column"
             )
         raise ValueError(
             f"{name} must have a column for each class, whose shares sum to 1 in each row, but those of {place_of(row)} sum "

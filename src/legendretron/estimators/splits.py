@@ -13,7 +13,7 @@ from sklearn.utils import check_array
 
 from legendretron._internal.sklearn_compat import validate_parameters
 from legendretron._internal.validation import check_device
-from legendretron.estimators.base import LBFGS_ITERATIONS, LinearLinkClassifier
+from legendretron.estimators.base import MOST_ITERATIONS, LinearLinkClassifier
 from legendretron.estimators.classes import apply_class_weight, swap_labels
 from legendretron.estimators.standardization import Standardizer
 from legendretron.links import SoftmaxLink
@@ -134,13 +134,13 @@ def fit_splits(
     weight = np.stack([apply_class_weight(estimator.class_weight, split, np.ones(len(split))) for split in observed])
     on_device = torch.as_tensor(weight, dtype=dtype, device=device)
     sample = Sample(features, rows, _as_labels(observed, n_classes, device), on_device)
-    identity = () if estimator.checkpoint is None else (X, train_rows, observed, weight, model.flat, seeds, alphas)
+    identity = (X, train_rows, observed, weight, model.flat, seeds, alphas)
     one = estimator.set_params(random_state=0)._training_settings(
         identity, generators[0], rows.shape[1], n_classes, strengths.pair(), False
     )
     if isinstance(links[0], SoftmaxLink) and estimator._by_convex_solver(online=False):
         # labels differ between splits, so another solver goes to the same minimum
-        iterations = LBFGS_ITERATIONS if estimator.max_epochs == "auto" else int(estimator.max_epochs)
+        iterations = MOST_ITERATIONS if estimator.max_epochs == "auto" else int(estimator.max_epochs)
         one = replace(one, solver="lbfgs", max_epochs=iterations)
     runs = len(seeds)
     alpha = one.alpha.expand(runs) if alphas is None else torch.tensor([*map(float, alphas)]).to(one.alpha)

@@ -150,10 +150,10 @@ class StreamFit:
         source: Source,
         layout: Layout,
         *,
-        n_shards: int = 1,
-        skip_bad_rows: int = 0,
-        buffer_rows: int | None = None,
-        sample_rows: int = SAMPLE_ROWS,
+        n_shards: int,
+        skip_bad_rows: int,
+        buffer_rows: int | None,
+        sample_rows: int,
     ) -> None:
         self.estimator, self.layout, self.buffer_rows = estimator, layout, buffer_rows
         skip_bad_rows = check_integer("skip_bad_rows", skip_bad_rows, 0)
@@ -268,12 +268,10 @@ class StreamFit:
     def _choose(self, sample: Rows | None, dtype: torch.dtype, noise: LabelNoise | None) -> Tuning:
         """Strengths, and noise in the labels, chosen on the sample by the first process, for all."""
 
-        def choose() -> Tuning:
-            chosen = self.layout.call(lambda: None if sample is None else self._choose_on(sample, dtype, noise))
-            tuning: Tuning = self.layout.broadcast(chosen)
-            return tuning
+        def choose() -> Tuning | None:
+            return None if sample is None else self._choose_on(sample, dtype, noise)
 
-        return self.saved_choice.load_or(choose)
+        return self.saved_choice.load_or(lambda: self.layout.broadcast(self.layout.call(choose)))
 
     def _choose_on(self, sample: Rows, dtype: torch.dtype, noise: LabelNoise | None) -> Tuning:
         estimator, classes = self.estimator, self.summary.classes

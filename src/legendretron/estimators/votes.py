@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
-from legendretron.calibration.prediction_sets import SetCalibration
 from legendretron.estimators.fit_data import FitData
 from legendretron.estimators.label_noise import FittedNoise
 from legendretron.estimators.soft_labels import ROUNDING
@@ -141,40 +140,35 @@ def find_ambiguity(votes: CombinedVotes, held_out: LabeledRows, found: float) ->
     return FoundNoise.none(free) if ambiguous or undecided else None
 
 
-class _Voter(Protocol):
-    """What is fitted to votes: an estimator of this library."""
-
-    _sets: SetCalibration | None
-    _noise: FittedNoise | None
-
-
 def fit_votes(
-    estimator: _Voter,
+    estimator: Any,
     data: FitData,
     fit: Callable[[FitData, str | None], None],
     predict: Callable[[], np.ndarray],
     *,
+    combine: bool,
     resume: bool = False,
 ) -> None:
     """Fit to the majority of votes, then to all classes that have votes, weighed by what the model predicts.
 
-    If soft labels are not votes, or votes differ because rows are ambiguous, it is fitted to the shares as they are.
+    If there are no votes, or votes differ because rows are ambiguous, it is fitted to the labels or shares as they are.
 
     Parameters
     ----------
     data : FitData
-        Copies of rows, for each class that has votes.
+        Rows; of soft labels, copies for each class that has a share.
     fit : callable
         Fits to data; looks for noise as it is told, or as the parameters say.
     predict : callable
         Probabilities of the label of each copy.
+    combine : bool
+        Whether shares may be votes; this takes a fit that looks for noise.
     resume : bool
         Whether the model was fitted before.
     """
     copies = data.copies
-    assert copies is not None
-    votes = combine_votes(copies, data.weight, data.n_classes)
-    if votes is None:
+    votes = combine_votes(copies, data.weight, data.n_classes) if combine and copies is not None else None
+    if votes is None or copies is None:
         fit(data, None)
         return
     if resume:
