@@ -15,8 +15,6 @@ from torch import Tensor
 from legendretron.training.features import DenseFeatures, Features, as_features
 from legendretron.training.problem import Sample
 
-__all__ = ["Batches", "Block", "Passes", "Rows", "SampleBatches", "StreamBatches", "draw_order"]
-
 #: Batches drawn at once to skip those before a checkpoint.
 _SKIPPED_AT_ONCE = 1000
 

@@ -30,8 +30,6 @@ from legendretron.training.features import DenseFeatures, Features
 from legendretron.training.logistic_newton import Newton, Whitened
 from legendretron.training.logistic_objective import Objective
 
-__all__ = ["Logistic", "fit_logistic", "logistic_log_proba", "logistic_scores"]
-
 #: Most parameters of a run, and most multiplications for the Hessians of all runs, for Newton's method.
 _NEWTON_PARAMETERS, _NEWTON_WORK = 256, 2e8
 #: The same with a link, whose loss can be so ill-conditioned that L-BFGS takes thousands of iterations.
