@@ -146,10 +146,9 @@ def fit_logistic(
     afar = start is None or not bool(start[0].any())
     if by_newton and (learn_rate or not noisy or afar):
         metric = Newton(objective, x)
-    elif by_newton:  # the Hessian is only a bound: L-BFGS learns how far it is from the true one
-        metric = Whitened(objective, x, None)
-    elif sample_rows is not None:
-        metric = Whitened(objective, x, sample_rows.to(labels.device))
+    elif by_newton or sample_rows is not None:
+        # with noise, the Hessian is only a bound: L-BFGS learns how far it is from the true one
+        metric = Whitened(objective, x, None if sample_rows is None else sample_rows.to(labels.device))
     else:
         metric = LBFGS(x)
     end = descend(objective, metric, x, tol=tol, max_iter=max_iter, after_iteration=after_iteration)
