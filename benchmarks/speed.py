@@ -105,13 +105,13 @@ def our_steps(
     links = [new_link(link, n_classes).to(dtype) for _ in range(runs)]
     model = LinearModel(torch.zeros(runs, d, n_classes - 1, **on), torch.zeros(runs, n_classes - 1, **on), links)
     strength = torch.full((runs,), 0.01, **on)
-    penalty = Penalty(model, strength, strength, intercept=True, symmetric=False)
+    penalty = Penalty(model, TrainingSettings(strength, strength, strength, [], penalize_intercept=True))
     optimizer, totals = Adam(model.flat), torch.zeros(2, runs, **on)
     rate = torch.full((runs, 1), 0.01, **on)
     plain = Step(model, features, penalty, optimizer, rate, totals, BATCH)
     if by_compiler:
         plain.kernels, model.nll_step = None, compile_nll_step(model.link)
-    step = make_step(plain, [model.flat, optimizer.first, optimizer.second, optimizer.count, totals])
+    step = make_step(plain)
     if isinstance(step, Step):
         raise RuntimeError("this machine has neither compiled nor captured steps; install numba, or Triton for a GPU")
     shape = (n_steps, runs, BATCH)

@@ -204,7 +204,7 @@ def test_saved_and_loaded(fitted, noisy, tmp_path):
     [
         (lambda s: s["scores"].pop("bias_1"), "scores must have the fields"),
         (lambda s: s["scores"].update(weight_0=s["scores"]["weight_0"] * float("nan")), "weight_0"),
-        (lambda s: s["scores"].update(factor=s["scores"]["factor"][:2]), "a factor for each"),
+        (lambda s: s["scores"].update(factor=s["scores"]["factor"][:2]), "factor must be"),
         (lambda s: s.update(held_out=[1.0, 1.0]), "held_out"),
         (lambda s: s.update(is_linear=True), "scores"),
         (lambda s: s["link"].update(n_classes=4), "of shape"),

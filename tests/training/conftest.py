@@ -5,6 +5,7 @@ import torch
 
 from legendretron.links import CanonicalLink, CompositeLink, SoftmaxLink
 from legendretron.training import LinearModel, Sample, TrainingSettings, as_features
+from legendretron.training.penalty import Penalty
 
 LINKS = {
     "softmax": lambda c, g: SoftmaxLink(c),
@@ -52,6 +53,13 @@ class Problem:
             "batch_size": 32,
         }
         return TrainingSettings(**{**base, **overrides})
+
+
+def make_penalty(model, alpha, link_alpha, *, intercept=True, symmetric=False, centred=False):
+    settings = TrainingSettings(
+        alpha, link_alpha, alpha, [], penalize_intercept=intercept, symmetric=symmetric, centred=centred
+    )
+    return Penalty(model, settings)
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from legendretron.training import LinearModel, as_features, train
 from legendretron.training import engine as engine_module
 from legendretron.training import step as step_module
 from legendretron.training.adam import Adam
-from legendretron.training.penalty import Penalty
 from legendretron.training.step import CompiledStep, Step, make_step
+from tests.training.conftest import make_penalty
 
 RTOL = {torch.float64: 1e-10, torch.float32: 2e-4}
 
@@ -53,11 +53,11 @@ class Pair:
         self.steps = []
         for _ in range(2):
             model = LinearModel(weight.to(dtype), bias.to(dtype), [one.to(dtype) for one in links])
-            penalty = Penalty(model, alpha, 2 * alpha, intercept=intercept, symmetric=symmetric, centred=centred)
+            penalty = make_penalty(model, alpha, 2 * alpha, intercept=intercept, symmetric=symmetric, centred=centred)
             rate, totals = torch.linspace(0.01, 0.02, runs, dtype=dtype)[:, None], torch.ones(2, runs, dtype=dtype)
             self.steps.append(Step(model, features, penalty, Adam(model.flat), rate, totals, rows))
         self.plain, state = self.steps
-        self.compiled = make_step(state, [])
+        self.compiled = make_step(state)
         assert isinstance(self.compiled, CompiledStep)
 
     def batches(self, steps, seed=0):
@@ -70,12 +70,17 @@ class Pair:
             weights * (weights > 0.2 / self.rows),
         ]
 
+    def take(self, rows, labels, weights, factors=None):
+        """Take steps by both, at multiples of the rate."""
+        factors = torch.ones(len(rows)) if factors is None else factors
+        rates = factors[:, None].to(self.dtype) * self.plain.rate.T
+        for step in (self.plain, self.compiled):
+            step.take_all(rows, labels, weights, rates)
+
     def take_one(self, rtol=None):
         """Take one step by both, and compare totals and gradients."""
         rtol = RTOL[self.dtype] if rtol is None else rtol
-        batch = [part[0] for part in self.batches(1)]
-        for step in (self.plain, self.compiled):
-            step(*batch)
+        self.take(*self.batches(1))
         one, other = (step.optimizer.first for step in self.steps)
         torch.testing.assert_close(other, one, rtol=rtol, atol=rtol * float(one.abs().max()))
         torch.testing.assert_close(self.steps[1].totals, self.plain.totals, rtol=rtol, atol=0.0)
@@ -83,7 +88,7 @@ class Pair:
     def compare(self, rtol=None):
         one, other = self.steps
         rtol = RTOL[self.dtype] if rtol is None else rtol
-        assert float(one.optimizer.count) == float(other.optimizer.count) == other.optimizer._number
+        assert float(one.optimizer.count) == float(other.optimizer.count)
         pairs = zip(
             (one.totals, one.optimizer.first, one.optimizer.second, one.model.flat),
             (other.totals, other.optimizer.first, other.optimizer.second, other.model.flat),
@@ -114,9 +119,7 @@ NESTS = {"n_nests": 4}
 def test_one_step_is_that_of_plain_operations(link, c, runs):
     """The first moment after one step is a tenth of the gradient, so this compares the gradients of all parameters."""
     pair = Pair(link=link, c=c, runs=runs)
-    batch = [part[0] for part in pair.batches(1)]
-    for step in (pair.plain, pair.compiled):
-        step(*batch)
+    pair.take(*pair.batches(1))
     pair.compare()
     # all parameters have a gradient, but the bias of a last unit without a softplus: it only adds a constant
     unused = link["n_blocks"] if link is not None and "network" in link else 0
@@ -129,16 +132,8 @@ def test_many_classes(link, dtype):
     Pair(link=link, c=120, runs=2, rows=40, dtype=dtype).take_one()
 
 
-def _take(pair, steps, seed=0):
-    """Plain steps one by one, and as many compiled ones at once."""
-    rows, labels, weights = pair.batches(steps, seed)
-    rates = torch.linspace(1.0, 0.5, steps, dtype=pair.dtype)[:, None] * pair.plain.rate.T
-    start = pair.plain.rate.clone()
-    for i in range(steps):
-        pair.plain.rate.copy_(rates[i, :, None])
-        pair.plain(rows[i], labels[i], weights[i])
-    pair.plain.rate.copy_(start)
-    pair.compiled.many(rows, labels, weights, rates)
+def _take(pair, steps):
+    pair.take(*pair.batches(steps), torch.linspace(1.0, 0.5, steps))
 
 
 @pytest.mark.parametrize("link", [None, LINKS[2], LINKS[3], CPFLOW, NESTS])
@@ -219,7 +214,7 @@ def test_a_rate_of_zero_changes_no_parameter():
     before = pair.steps[1].model.flat.clone()
     rates = torch.full((4, 3), 0.01, dtype=pair.dtype)
     rates[:, 1] = 0.0
-    pair.compiled.many(rows, labels, weights, rates)
+    pair.compiled.take_all(rows, labels, weights, rates)
     assert torch.equal(pair.steps[1].model.flat[1], before[1])
     assert (pair.steps[1].model.flat[[0, 2]] != before[[0, 2]]).all()
     assert (pair.steps[1].optimizer.first[1] != 0).all()
@@ -231,8 +226,8 @@ def test_a_tie_is_a_hit_for_the_first_class_or_the_last_of_two():
             pair = Pair(c=c, rows=1, d=2, scale=0.0)
             pair.steps[1].model.flat.zero_()
             pair.steps[1].totals.zero_()
-            one = torch.ones(1, 1, dtype=torch.int64)
-            pair.compiled(one, label * one, one.to(pair.dtype))
+            one = torch.ones(1, 1, 1, dtype=torch.int64)
+            pair.compiled.take_all(one, label * one, one.to(pair.dtype), one[0].to(pair.dtype))
             assert float(pair.steps[1].totals[1]) == (label == hit)
 
 
@@ -335,9 +330,7 @@ def test_a_library_that_cannot_be_written_to_is_compiled_anew(monkeypatch):
 @pytest.mark.parametrize("c", [2, 5])
 def test_labels_of_which_some_are_wrong(link, c, rate, learned):
     pair = Pair(link=link, c=c, runs=3, centred=True, noise=(rate, learned))
-    batch = [part[0] for part in pair.batches(1)]
-    for step in (pair.plain, pair.compiled):
-        step(*batch)
+    pair.take(*pair.batches(1))
     pair.compare()
     _take(pair, 5)
     pair.compare(1e-8)

@@ -9,9 +9,8 @@ import torch
 
 from legendretron.links import SoftmaxLink
 from legendretron.training import DivergedError, train
-from legendretron.training.penalty import Penalty
 from legendretron.training.step import _flush_subnormals
-from tests.training.conftest import LINKS
+from tests.training.conftest import LINKS, make_penalty
 
 every_link = pytest.mark.parametrize("link", LINKS)
 
@@ -39,7 +38,7 @@ def test_gradient_of_the_objective_against_finite_differences(problem, link, sym
     if model.link.needs_batch:
         model.link.initialize(problem.model("softmax", [0]).log_proba(sample.features, sample.rows)[..., :-1])
     strengths = torch.tensor([0.3]).double(), torch.tensor([0.2]).double()
-    penalty = Penalty(model, *strengths, intercept=True, symmetric=symmetric, centred=centred)
+    penalty = make_penalty(model, *strengths, symmetric=symmetric, centred=centred)
     weight = torch.rand(1, 100, generator=torch.Generator().manual_seed(0)).double()
     gradient = torch.empty_like(model.flat)
     batch = replace(sample, weights=weight)
@@ -63,7 +62,7 @@ def test_gradient_of_the_objective_against_finite_differences(problem, link, sym
 def test_a_centered_penalty_vanishes_where_the_link_is_softmax(problem):
     model = problem.model("composite", [0])
     one = torch.ones(1, dtype=torch.float64)
-    penalty = Penalty(model, one, one, intercept=True, symmetric=False, centred=True)
+    penalty = make_penalty(model, one, one, centred=True)
     model.flat.zero_()
     for name, value in model.link.penalty_centre().items():
         model.link.get_parameter(name).data.fill_(value)
@@ -80,7 +79,7 @@ def test_symmetric_penalty_does_not_depend_on_the_reference_class(problem):
     """The least penalty over all ways to write the same softmax."""
     model = problem.model("softmax", [0])
     one = torch.ones(1, dtype=torch.float64)
-    symmetric = Penalty(model, one, one, intercept=False, symmetric=True).value().item()
+    symmetric = make_penalty(model, one, one, intercept=False, symmetric=True).value().item()
     full = torch.cat([model.weight[0], torch.zeros(problem.d, 1, dtype=torch.float64)], 1)
     centred = full - full.mean(1, keepdim=True)
     assert symmetric == pytest.approx(0.5 * centred.square().sum().item(), rel=1e-12)

@@ -11,9 +11,8 @@ from legendretron.training import adam as adam_module
 from legendretron.training import features as features_module
 from legendretron.training.adam import Adam
 from legendretron.training.features import SparseFeatures
-from legendretron.training.penalty import Penalty
 from legendretron.training.step import CapturedStep, Step, make_step
-from tests.training.conftest import Problem
+from tests.training.conftest import Problem, make_penalty
 
 pytest.importorskip("triton")
 from legendretron.accelerate.cuda.training import sparse_gradient, sparse_product
@@ -57,7 +56,7 @@ def test_adam_with_penalties(penalty, dtype, tolerance, d, k, link):
     for model, fused in zip(models, (False, True), strict=True):
         adams.append(optimizer(model.flat, fused))
         strengths = [torch.tensor(values, dtype=dtype, device=DEVICE) for values in (alpha, link_alpha)]
-        penalties.append(Penalty(model, *strengths, intercept=intercept, symmetric=symmetric, centred=link))
+        penalties.append(make_penalty(model, *strengths, intercept=intercept, symmetric=symmetric, centred=link))
     for i in range(6):
         gradient = random(*models[0].flat.shape, seed=i, dtype=dtype)
         rate = torch.tensor([[0.03], [0.01 * i]], dtype=dtype, device=DEVICE)
@@ -183,10 +182,10 @@ def test_sparse_steps_are_captured_with_kernels(kernels, monkeypatch):
     model = LinearModel(random(2, 20, 2), random(2, 2), [SoftmaxLink(3)] * 2)
     features = as_features(Problem(sparse=True, d=20).x, torch.float64, torch.device(DEVICE))
     strength = torch.ones(2, dtype=torch.float64, device=DEVICE)
-    penalty = Penalty(model, strength, strength, intercept=True, symmetric=False)
+    penalty = make_penalty(model, strength, strength)
     adam, totals = Adam(model.flat), torch.zeros(2, 2, dtype=torch.float64, device=DEVICE)
     step = Step(model, features, penalty, adam, torch.ones_like(strength)[:, None], totals, 4)
-    made = make_step(step, [model.flat, *adam.moments(), totals])
+    made = make_step(step)
     assert isinstance(made, CapturedStep) == kernels
     assert not totals.any()
     assert not step.gradient.any() or not kernels

@@ -7,6 +7,7 @@ import scipy.sparse
 import torch
 from sklearn.linear_model import LogisticRegression
 
+from legendretron.accelerate import support
 from legendretron.training import as_features, logistic
 from legendretron.training.descent import _MEMORY, LBFGS
 from legendretron.training.features import variances
@@ -14,6 +15,7 @@ from legendretron.training.logistic import fit_logistic, logistic_log_proba
 from legendretron.training.logistic_objective import Objective
 
 CPU = torch.device("cpu")
+NEEDS_NUMBA = pytest.mark.skipif(not support.has_numba(), reason="needs Numba")
 
 
 def data(n=90, d=4, c=3, seed=0):
@@ -141,12 +143,13 @@ def test_fits_with_noise_take_few_iterations(kind):
     assert int(fit(x, y, 1e-5, start=(plain.weight, plain.bias), **noise).n_iter) <= 40
 
 
-@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("compiled", [pytest.param(True, marks=NEEDS_NUMBA), False])
 @pytest.mark.parametrize("noise", ["none", "rate", "learned rate", "matrix"])
 @pytest.mark.parametrize("kind", ["dense", "chunked", "sparse"])
 @pytest.mark.parametrize("symmetric", [True, False])
 @pytest.mark.parametrize("c", [2, 4])
 def test_gradient_of_the_objective_against_autograd(monkeypatch, kind, symmetric, c, noise, compiled):
+    monkeypatch.setattr(support, "has_numba", lambda: compiled)
     x, y = noisy_data(n=30, c=c)
     if kind == "chunked":
         monkeypatch.setattr("legendretron._internal.chunks.ENTRIES_AT_ONCE", 50)
@@ -159,9 +162,7 @@ def test_gradient_of_the_objective_against_autograd(monkeypatch, kind, symmetric
     known, learn = torch.tensor([0.1, 0.4], dtype=torch.float64), noise == "learned rate"
     matrix = torch.softmax(torch.randn(c, c, dtype=torch.float64, generator=generator), dim=1)
     given = {"rate": known if "rate" in noise else None, "transition": matrix if noise == "matrix" else None}
-    objective = Objective(
-        features, labels, c, weights, alpha, symmetric, True, learn_rate=learn, compiled=compiled, **given
-    )
+    objective = Objective(features, labels, c, weights, alpha, symmetric, True, learn_rate=learn, **given)
     assert (len(objective.parts) > 1) == (kind == "chunked")
     size = 5 * (c - 1)
     flat = torch.randn(2, size + learn, dtype=torch.float64, generator=generator).requires_grad_()

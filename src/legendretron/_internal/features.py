@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.utils.validation import validate_data
 
 from legendretron._internal.columns import is_number
-from legendretron._internal.labels import is_missing
+from legendretron._internal.labels import missing_labels
 
 
 def check_features(estimator: Any, X: Any, *y: Any, **options: Any) -> Any:
@@ -38,26 +38,20 @@ def _no_numbers(X: Any) -> Iterator[str]:
     """Yield what holds text, dates or gaps; nothing for what is not in rows and columns."""
     if hasattr(X, "iloc") and hasattr(X, "columns"):
         columns = [(f"column {str(name)!r} of X", X.iloc[:, place].to_numpy()) for place, name in enumerate(X.columns)]
-    elif not hasattr(X, "tocsr"):
+    elif hasattr(X, "tocsr"):
+        return
+    else:
         try:
             table = np.asarray(X, dtype=None if isinstance(X, np.ndarray) else object)
         except ValueError:  # rows of different lengths
             return
-        columns = (
-            [(f"column {place} of X", table[:, place]) for place in range(table.shape[1])] if table.ndim == 2 else []
-        )
-    else:
-        columns = []
+        columns = [(f"column {place} of X", values) for place, values in enumerate(table.T)] if table.ndim == 2 else []
     for where, values in columns:
-        kind = values.dtype.kind
-        if kind in "biuf":
-            if np.isnan(values).any():
-                yield f"{where} contains NaN, a gap"
-            continue
-        present = [value for value in values if not is_missing(value)]
-        if texts := [value for value in present if isinstance(value, str | bytes) and not is_number(value)]:
+        kind, missing = values.dtype.kind, missing_labels(values)
+        others = [] if kind in "biuf" else values[~missing]
+        if texts := [value for value in others if isinstance(value, str | bytes) and not is_number(value)]:
             yield f"{where} holds text, such as {str(texts[0])!r}"
-        elif kind in "mM" or any(hasattr(value, "isoformat") or hasattr(value, "strftime") for value in present):
+        elif kind in "mM" or any(hasattr(value, "isoformat") or hasattr(value, "strftime") for value in others):
             yield f"{where} holds dates"
-        elif len(present) < len(values):
+        elif missing.any():
             yield f"{where} contains NaN, a gap"

@@ -21,19 +21,14 @@ def as_json(value: object, name: str) -> Any:
     >>> as_json({"accuracy": np.float64(97.5), "counts": np.array([3, 4])}, "run")
     {'accuracy': 97.5, 'counts': [3, 4]}
     """
-    if value is None or isinstance(value, (bool, str, int)):
+    if isinstance(value, np.generic | np.ndarray | torch.Tensor):
+        value = value.tolist()
+    if value is None or isinstance(value, bool | str | int):
         return value
-    if isinstance(value, np.bool_):
-        return bool(value)
-    if isinstance(value, np.integer):
-        return int(value)
-    if isinstance(value, (float, np.floating)):
-        number = float(value)
-        if not math.isfinite(number):
-            raise ValueError(f"{name} is {number}, not a finite number.")
-        return number
-    if isinstance(value, (np.ndarray, torch.Tensor)):
-        return as_json(value.tolist(), name)
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise ValueError(f"{name} is {value}, not a finite number.")
+        return value
     if isinstance(value, Mapping):
         pairs = zip(_keys(value, name), value.values(), strict=True)
         return {key: as_json(entry, f"{name}[{key!r}]") for key, entry in pairs}

@@ -13,21 +13,14 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, _fit_context
-from sklearn.utils._param_validation import HasMethods, Interval, StrOptions, make_constraint
+from sklearn.utils._param_validation import HasMethods as HasMethods
+from sklearn.utils._param_validation import Interval as Interval
+from sklearn.utils._param_validation import StrOptions as StrOptions
+from sklearn.utils._param_validation import make_constraint
 from sklearn.utils.validation import _check_sample_weight
 
 from legendretron._internal.labels import check_labels
 from legendretron._internal.parameters import ParameterError
-
-__all__ = [
-    "Classifier",
-    "HasMethods",
-    "Interval",
-    "StrOptions",
-    "check_sample_weight",
-    "validate_parameters",
-    "validates_parameters",
-]
 
 #: Decorator of a fit method: parameters are checked against ``_parameter_constraints`` first.
 validates_parameters = _fit_context(prefer_skip_nested_validation=True)

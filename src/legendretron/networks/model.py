@@ -13,7 +13,7 @@ suits layers of any width.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -36,18 +36,6 @@ SELU = 1.6732632423543772, 1.0507009873554805
 #: Least size of the pool of random numbers for dropout masks, and the same as a multiple of what a step needs.
 _POOL, _TIMES = 2**20, 4
 _STRIDE = 7_368_787
-
-
-def layer_sizes(n_features: int, hidden: Sequence[int], n_classes: int) -> list[tuple[int, int]]:
-    """Inputs and outputs of each layer.
-
-    Examples
-    --------
-    >>> layer_sizes(4, (128, 64), 3)
-    [(4, 128), (128, 64), (64, 3)]
-    """
-    widths = [n_features, *hidden, n_classes]
-    return list(pairwise(widths))
 
 
 def fade(share: np.ndarray) -> np.ndarray:
@@ -121,7 +109,8 @@ class NetworkModel(Model):
         noise: LabelNoise | None = None,
     ) -> None:
         self.n_features, self.units, self.settings = units.shape[1], units, settings
-        self.layers = layer_sizes(self.n_features, settings.hidden, n_classes)
+        #: inputs and outputs of each layer
+        self.layers = list(pairwise([self.n_features, *settings.hidden, n_classes]))
         parts = [torch.stack(run) for run in zip(*(self._start(g) for g in generators), strict=True)]
         super().__init__([part.to(units) for part in parts], SoftmaxLink(n_classes))
         self.weights, self.scale, self.biases, self.mixes = self._split(self.flat)
@@ -134,7 +123,6 @@ class NetworkModel(Model):
         strength = np.sqrt(odds * (1.0 - dropout) / dropout) if dropout else odds
         self._faded, self._strength = (torch.from_numpy(each).to(units) for each in (faded, strength))
         self._count = torch.zeros(1, dtype=torch.int64, device=units.device)
-        self._number = 0  # the same as a Python number; not counted where captured steps are replayed
         self._pool: Tensor | None = None
         self._places: dict[tuple[int, int, int], tuple[Tensor, Tensor]] = {}
         self._one = units.new_ones(1)
@@ -173,9 +161,7 @@ class NetworkModel(Model):
 
     def _now(self, of_steps: Tensor) -> Tensor:
         """The number of the next step, of shape (1,)."""
-        if self.flat.is_cuda:
-            return of_steps.index_select(0, self._count.clamp(max=self.settings.n_steps))
-        return of_steps[min(self._number, self.settings.n_steps)].view(1)
+        return of_steps.index_select(0, self._count.clamp(max=self.settings.n_steps))
 
     # --- forward ---
 
@@ -266,7 +252,6 @@ class NetworkModel(Model):
     def advance(self, n_steps: int) -> None:
         """See :class:`Model`."""
         self._count += n_steps
-        self._number += n_steps
 
     def compile_steps(self, arrays: StepArrays) -> Callable[..., None] | None:
         """See :class:`Model`."""
@@ -286,7 +271,7 @@ class NetworkModel(Model):
             self._draw_pool(self.n_runs * n_rows * max(widths[1:])).numpy(),
             (*numbers, self.settings.label_smoothing, self.settings.dropout, self.settings.weight_decay),
             (_SCALE, _BIAS, _MIX, _STRIDE),
-            lambda: (self._number, self.settings.n_steps),
+            lambda: (self.n_taken, self.settings.n_steps),
             n_rows,
             torch.get_num_threads(),
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any, Self
 
 import torch
@@ -101,28 +102,20 @@ class NetworkScores(Scores):
         """Rebuild from :meth:`Scores.to_state`; anything else raises a ``ValueError``."""
         n_layers = sum(str(name).startswith("weight_") for name in state)
         names = [f"{part}_{k}" for part in ("weight", "bias", "share") for k in range(n_layers)][:-1]
-        floats = ("float32", "float64")
-        fields = {name: array(None, None, None, dtype=floats) for name in names}
-        check_fields("scores", state, {**_INPUTS, **fields})
+        any_size = {name: array(None, None, None, dtype=("float32", "float64")) for name in names}
+        check_fields("scores", state, {**_INPUTS, **any_size})
         d, m = len(state["centre"]), len(state["feature"])
-        n_runs, inputs = state["weight_0"].shape[0] if n_layers else 0, d + m
-        for k in range(n_layers):
-            outputs = n_classes if k == n_layers - 1 else state[f"weight_{k}"].shape[2]
-            dtype = str(state["weight_0"].dtype).removeprefix("torch.")
+        n_runs = len(state["weight_0"]) if n_layers else 0
+        if n_runs < 1 or d < 1 or not ((state["feature"] >= 0) & (state["feature"] < d)).all():
+            raise ValueError("scores must be those of one network at least, and parts those of its features.")
+        dtype = str(state["weight_0"].dtype).removeprefix("torch.")
+        widths = [d + m, *(state[f"weight_{k}"].shape[2] for k in range(n_layers - 1)), n_classes]
+        sizes = {"centre": (d,), "factor": (d,), "low": (m,), "slope": (m,)}
+        fields = {**_INPUTS, **{name: array(*size) for name, size in sizes.items()}}
+        for k, (inputs, outputs) in enumerate(pairwise(widths)):
             row = array(n_runs, 1, outputs, dtype=dtype)
-            shapes = {f"weight_{k}": array(n_runs, inputs, outputs, dtype=dtype), f"bias_{k}": row, f"share_{k}": row}
-            shapes = {name: field for name, field in shapes.items() if name in names}
-            check_fields("scores", {name: state[name] for name in shapes}, shapes)
-            inputs = outputs
-        sizes = len(state["factor"]) == d and len(state["low"]) == len(state["slope"]) == m
-        if (
-            n_layers < 1
-            or n_runs < 1
-            or d < 1
-            or not sizes
-            or not ((state["feature"] >= 0) & (state["feature"] < d)).all()
-        ):
-            raise ValueError(
-                "scores must be those of one network at least, with a factor for each feature, and parts of them."
-            )
+            fields[f"weight_{k}"] = array(n_runs, inputs, outputs, dtype=dtype)
+            fields |= {f"bias_{k}": row, f"share_{k}": row}
+        del fields[f"share_{n_layers - 1}"]
+        check_fields("scores", state, fields)
         return cls({name: state[name] for name in _INPUTS}, {name: state[name] for name in names})

@@ -11,15 +11,13 @@ All communication is that of ``DTensor``: parameters are distributed tensors, an
 
 from __future__ import annotations
 
-from torch import nn
+from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 from torch.distributed.tensor.parallel import ParallelStyle
 
 from legendretron.links import SymmetricNoise
 from legendretron.nn.head import LegendreHead
-
-__all__ = ["ClassParallel"]
 
 
 class ClassParallel(ParallelStyle):
@@ -61,11 +59,11 @@ class ClassParallel(ParallelStyle):
                 "one class besides the reference class."
             )
         split = {"linear.weight": 0, "linear.bias": 0, **{f"link.{name}": axis for name, axis in axes.items()}}
-        parameters = dict(module.named_parameters())
+        tensors: dict[str, Tensor] = dict(module.named_parameters())
         # flags are not distributed: every process reads them
-        buffers = {name: buffer for name, buffer in module.named_buffers() if buffer.is_floating_point()}
+        tensors |= {name: buffer for name, buffer in module.named_buffers() if buffer.is_floating_point()}
         for name, axis in split.items():
-            tensor = parameters.get(name, buffers.get(name))
+            tensor = tensors.get(name)
             if name == "linear.bias" and tensor is None:
                 continue  # a head need not have one
             if tensor is None or not 0 <= axis < tensor.dim() or tensor.shape[axis] != module.n_classes - 1:
@@ -74,13 +72,11 @@ class ClassParallel(ParallelStyle):
                     f"class_axes() of {type(module.link).__name__} must give axes of {module.n_classes - 1} entries, but "
                     f"names axis {axis} of {name}, which {shape}."
                 )
-        for name, parameter in parameters.items():
+        for name, tensor in tensors.items():
             owner, _, last = name.rpartition(".")
             placement = Shard(split[name]) if name in split else Replicate()
-            shard = distribute_tensor(parameter.detach(), device_mesh, [placement])
-            setattr(module.get_submodule(owner), last, nn.Parameter(shard, requires_grad=parameter.requires_grad))
-        for name, buffer in buffers.items():
-            owner, _, last = name.rpartition(".")
-            placement = Shard(split[name]) if name in split else Replicate()
-            setattr(module.get_submodule(owner), last, distribute_tensor(buffer, device_mesh, [placement]))
+            shard: Tensor = distribute_tensor(tensor.detach(), device_mesh, [placement])
+            if isinstance(tensor, nn.Parameter):
+                shard = nn.Parameter(shard, requires_grad=tensor.requires_grad)
+            setattr(module.get_submodule(owner), last, shard)
         return module

@@ -23,8 +23,6 @@ from legendretron.losses.reduction import make_reduction
 from legendretron.nn.link_module import LinkModule, observe
 from legendretron.simplex import append_reference
 
-__all__ = ["LegendreHead", "LegendreLink"]
-
 
 class LegendreLink(LinkModule):
     r"""A learned proper loss after the logits of a network: ``logits -> log_proba``, for ``torch.nn.NLLLoss``.

@@ -16,8 +16,6 @@ from legendretron.links.runs import check_single_link
 from legendretron.losses.criterion import Criterion
 from legendretron.potentials import Potential
 
-__all__ = ["LinkModule", "init_weights", "observe"]
-
 #: Kinds that are learned, by the names that users give, and the share of labels that is replaced at the start. It is high, so
 #: that the network does not learn the noise before the rate has risen. A matrix starts lower: with much noise, a class could
 #: be taken for wrong labels of another one.

@@ -10,8 +10,6 @@ from torch import nn, optim
 
 from legendretron.links import LabelNoise, Link
 
-__all__ = ["parameter_groups"]
-
 
 @cache
 def _known_options() -> frozenset[str]:
@@ -70,19 +68,15 @@ def parameter_groups(
                 "ignored; the learning rate is 'lr'. If your own optimizer has it, set it in the groups that are returned."
             )
 
-    def of(kind: type[nn.Module]) -> set[int]:
-        return {id(p) for module in model.modules() if isinstance(module, kind) for p in module.parameters()}
-
-    noise_ids = of(LabelNoise)
-    link_ids = of(Link) - noise_ids
-    trained = [p for p in model.parameters() if p.requires_grad]
-    groups = [
-        {
-            "name": "network",
-            **(network or {}),
-            "params": [p for p in trained if id(p) not in link_ids and id(p) not in noise_ids],
-        },
-        {"name": "link", "weight_decay": 0.0, **(link or {}), "params": [p for p in trained if id(p) in link_ids]},
-        {"name": "noise", "weight_decay": 0.0, **(noise or {}), "params": [p for p in trained if id(p) in noise_ids]},
+    group_of = dict.fromkeys(map(id, model.parameters()), "network")
+    for name, kind in (("link", Link), ("noise", LabelNoise)):  # noise may be inside a link
+        parts = [module for module in model.modules() if isinstance(module, kind)]
+        group_of.update({id(parameter): name for part in parts for parameter in part.parameters()})
+    groups: list[dict[str, Any]] = [
+        {"name": "network", **(network or {})},
+        {"name": "link", "weight_decay": 0.0, **(link or {})},
+        {"name": "noise", "weight_decay": 0.0, **(noise or {})},
     ]
+    for group in groups:
+        group["params"] = [p for p in model.parameters() if p.requires_grad and group_of[id(p)] == group["name"]]
     return [group for group in groups if group["params"]]

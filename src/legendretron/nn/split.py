@@ -14,8 +14,6 @@ from legendretron.links import CanonicalLink, LabelNoise, Link
 from legendretron.nn.link_module import observe
 from legendretron.potentials import NestedLogSumExp
 
-__all__ = ["gather_log_proba", "sharded_nll", "sharded_nll_and_hits"]
-
 
 def gather_log_proba(link: Link, z: Tensor) -> Tensor:
     """Log-probabilities ``(..., C)`` as a plain tensor on each process, from predictors split by class."""

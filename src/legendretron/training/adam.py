@@ -10,8 +10,6 @@ from torch import Tensor
 from legendretron.accelerate.support import kernels_apply
 from legendretron.training.penalty import Penalty
 
-__all__ = ["Adam"]
-
 
 class Adam:
     """Adam (Kingma and Ba, 2015) for parameters of shape (R, P), one row per run, which it updates in place.
@@ -20,15 +18,14 @@ class Adam:
     pass over memory, the penalty included, if Triton is available.
     """
 
-    def __init__(self, parameters: Tensor, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8) -> None:
+    eps = 1e-8
+
+    def __init__(self, parameters: Tensor, betas: tuple[float, float] = (0.9, 0.999)) -> None:
         self.parameters = parameters
         self.betas = betas
-        self.eps = eps
         self.first = torch.zeros_like(parameters)
         self.second = torch.zeros_like(parameters)
         self.count = torch.zeros((), dtype=torch.float64, device=parameters.device)
-        # on the CPU the count is a Python number as well, which saves a dozen tiny operations per step
-        self._number: int | None = None if parameters.is_cuda else 0
         self.fused = kernels_apply(parameters) and parameters.is_contiguous()
         self._root = torch.empty_like(parameters) if not self.fused else None
 
@@ -40,17 +37,6 @@ class Adam:
         """Resume from the moments of another optimizer of the same shape."""
         for mine, other in zip(self.moments(), moments, strict=True):
             mine.copy_(other)
-        self.refresh()
-
-    def refresh(self) -> None:
-        """Read the count again after it was written from outside."""
-        if self._number is not None:
-            self._number = int(self.count)
-
-    def advance(self, steps: int) -> None:
-        """Count steps that compiled code has taken on the memory of moments, count and parameters."""
-        if self._number is not None:
-            self._number += steps
 
     def step(self, gradient: Tensor, rate: Tensor, penalty: Penalty | None = None, *, clear: bool = False) -> None:
         """Update with a gradient of shape (R, P), plus that of a penalty, and rates of shape (R, 1).
@@ -90,24 +76,15 @@ class Adam:
     def _plain_step(self, gradient: Tensor, rate: Tensor) -> None:
         b1, b2 = self.betas
         self.count += 1
-        t: Tensor | int = self.count
-        if self._number is not None:
-            self._number += 1
-            t = self._number
+        # a number on the CPU, which saves a dozen tiny operations; on CUDA the host must not wait for it
+        t: Tensor | float = self.count if self.count.is_cuda else float(self.count)
         self.first.lerp_(gradient, 1.0 - b1)
         self.second.mul_(b2).addcmul_(gradient, gradient, value=1.0 - b2)
         # p -= rate / (1 - b1^t) * m / (sqrt(v / (1 - b2^t)) + eps), with the corrections moved onto small tensors
         correction = (1.0 - b2**t) ** 0.5
-        floor = self.eps * correction
         factor = -correction / (1.0 - b1**t)
-        if isinstance(floor, Tensor):
-            floor, factor = floor.to(rate.dtype), (rate * factor).to(rate.dtype)
-        elif rate.shape[0] == 1:
-            factor = float(rate) * factor
+        root = torch.sqrt(self.second, out=self._root).add_(self.eps * correction)
+        if isinstance(factor, float) and len(rate) == 1:
+            self.parameters.addcdiv_(self.first, root, value=float(rate) * factor)
         else:
-            factor = rate * factor
-        root = torch.sqrt(self.second, out=self._root).add_(floor)
-        if isinstance(factor, Tensor):
-            self.parameters.addcdiv_(self.first * factor, root)
-        else:
-            self.parameters.addcdiv_(self.first, root, value=factor)
+            self.parameters.addcdiv_(self.first * (rate * factor), root)

@@ -15,8 +15,6 @@ from torch import Tensor
 from legendretron.training.features import DenseFeatures, Features, as_features
 from legendretron.training.problem import Sample
 
-__all__ = ["Batches", "Block", "Passes", "Rows", "SampleBatches", "StreamBatches", "draw_order"]
-
 #: Batches drawn at once to skip those before a checkpoint.
 _SKIPPED_AT_ONCE = 1000
 
@@ -139,67 +137,27 @@ class Rows(NamedTuple):
 Passes = Callable[[int], Iterator[Rows]]
 
 
-class _DenseStore:
-    """Features in memory that stays where it is, so that a step that was compiled or captured for it can be taken again."""
-
-    def __init__(self, windows: list[slice], n_features: int, dtype: torch.dtype, device: torch.device) -> None:
-        self._x = torch.zeros(windows[-1].stop, n_features, dtype=dtype, device=device)
-        self._features = DenseFeatures(self._x)
-
-    def features(self) -> Features:
-        return self._features
-
-    def put(self, window: slice, filled: int, x: Any) -> None:
-        """Write rows after those that have been filled into a window."""
-        start = window.start + filled
-        self._x[start : start + len(x)].copy_(torch.from_numpy(x))
-
-    def keep(self, window: slice, order: Tensor) -> None:
-        """Move these rows of a window to its first places."""
-        start = window.start
-        self._x[start : start + len(order)] = self._x[(start + order).to(self._x.device)]
-
-
-class _SparseStore:
-    """Sparse rows, of which a new matrix is made each time a window has changed."""
-
-    def __init__(self, windows: list[slice], n_features: int, dtype: torch.dtype, device: torch.device) -> None:
-        self._windows, self._n_features, self._dtype, self._device = windows, n_features, dtype, device
-        #: by the start of their window, in the order of their places
-        self._parts = {window.start: [scipy.sparse.csr_array((0, n_features))] for window in windows}
-        self._features: Features | None = None
-
-    def features(self) -> Features:
-        if self._features is None:
-            filled = [scipy.sparse.vstack(self._parts[window.start], format="csr") for window in self._windows]
-            for rows, window in zip(filled, self._windows, strict=True):
-                rows.resize((window.stop - window.start, self._n_features))  # adds empty rows
-            whole = filled[0] if len(filled) == 1 else scipy.sparse.vstack(filled, format="csr")
-            self._features = as_features(whole, self._dtype, self._device)
-        return self._features
-
-    def put(self, window: slice, filled: int, x: Any) -> None:
-        self._parts[window.start].append(scipy.sparse.csr_array(x))
-        self._features = None
-
-    def keep(self, window: slice, order: Tensor) -> None:
-        self._parts[window.start] = [scipy.sparse.vstack(self._parts[window.start], format="csr")[order.numpy()]]
-        self._features = None
-
-
 class _Window:
     """Rows of one shard that are in memory, where they are mixed.
 
     It is filled, its rows are put into a random order, and the first half of them is trained on; then it is filled again. A
     pass that fits is shuffled as a whole, as rows in memory are.
+
+    ``x``, ``labels`` and ``weights`` are the memory from row ``start`` on. Sparse rows are a list of parts instead of ``x``.
     """
 
     def __init__(
-        self, passes: Passes, batches: StreamBatches, place: slice, generator: torch.Generator, shuffle: bool
+        self,
+        passes: Passes,
+        start: int,
+        x: Tensor | list[scipy.sparse.csr_array],
+        labels: Tensor,
+        weights: Tensor,
+        generator: torch.Generator,
+        shuffle: bool,
     ) -> None:
-        self._passes, self._generator, self._shuffle = passes, generator, shuffle
-        self._store, self._place = batches._store, place
-        self._labels, self._weights = batches._labels[place], batches._weights[place]
+        self._passes, self._start, self._generator, self._shuffle = passes, start, generator, shuffle
+        self._x, self._labels, self._weights = x, labels, weights
         self._pass = -1
         self._reading: Iterator[Rows] | None = None
         self._piece: Rows | None = None
@@ -208,14 +166,23 @@ class _Window:
         self._order = torch.zeros(0, dtype=torch.int64)
         self.ready = 0
 
-    def prepare(self, least: int) -> None:
-        """Make sure that at least ``least`` rows are ready."""
+    def prepare(self, least: int) -> bool:
+        """Make sure that at least ``least`` rows are ready; return whether rows had to be read for that."""
+        if self.ready >= least:
+            return False
         while self.ready < least:
             self._advance()
+        return True
+
+    def stack(self) -> scipy.sparse.csr_array:
+        """Return sparse rows as one matrix, with empty rows where the window is not filled."""
+        rows = scipy.sparse.vstack(self._x, format="csr")
+        rows.resize((len(self._labels), rows.shape[1]))
+        return rows
 
     def take(self, n: int) -> Tensor:
         """Places of the next rows, of those that are ready."""
-        places, self._order = self._place.start + self._order[:n], self._order[n:]
+        places, self._order = self._start + self._order[:n], self._order[n:]
         self.ready -= n
         return places
 
@@ -227,10 +194,14 @@ class _Window:
 
     def _advance(self) -> None:
         """Leave out what has been trained on, fill the window, and draw the order of its rows."""
-        self._store.keep(self._place, self._order)
+        order = self._order
+        if isinstance(self._x, list):
+            self._x = [scipy.sparse.vstack(self._x, format="csr")[order.numpy()]]
+        else:
+            self._x[: len(order)] = self._x[order.to(self._x.device)]
         for values in (self._labels, self._weights):
-            values[: len(self._order)] = values[self._order]
-        self._filled, first = len(self._order), 0
+            values[: len(order)] = values[order]
+        self._filled, first = len(order), 0
         if self._reading is None:
             first = self._filled  # the rest of a pass comes before the rows of the next one
             self._pass += 1
@@ -251,9 +222,13 @@ class _Window:
                     break
             n = min(len(self._piece.labels), len(self._labels) - self._filled)
             rows, rest = self._piece.select(slice(0, n)), self._piece.select(slice(n, None))
-            self._store.put(self._place, self._filled, rows.x)
-            self._labels[self._filled : self._filled + n] = torch.from_numpy(rows.labels)
-            self._weights[self._filled : self._filled + n] = torch.from_numpy(rows.weights)
+            place = slice(self._filled, self._filled + n)
+            if isinstance(self._x, list):
+                self._x.append(scipy.sparse.csr_array(rows.x))
+            else:
+                self._x[place].copy_(torch.from_numpy(rows.x))
+            self._labels[place] = torch.from_numpy(rows.labels)
+            self._weights[place] = torch.from_numpy(rows.weights)
             self._filled += n
             self._piece = rest if len(rest.labels) else None
 
@@ -298,29 +273,45 @@ class StreamBatches(Batches):
         self._sizes, self.n_rows = list(sizes), sum(sizes)
         self.size, self.endless = min(batch_size, self.n_rows), endless
         self._n_features, self._sparse, self._dtype, self._device = n_features, sparse, dtype, device
-        places, start = {}, 0
+        capacities = {}
         for shard in shards:
             most = -(-self.size * self._sizes[shard] // self.n_rows)
             # room for a whole pass, beside the rest of the pass before
-            capacity = min(max(window, 4 * most), self._sizes[shard] + most)
-            places[shard] = slice(start, start + capacity)
-            start += capacity
-        store = _SparseStore if sparse else _DenseStore
-        self._store = store([*places.values()] or [slice(0, 0)], n_features, dtype, device)
-        self._labels = torch.zeros(start, dtype=torch.int64)
-        self._weights = torch.zeros(start, dtype=dtype)
+            capacities[shard] = min(max(window, 4 * most), self._sizes[shard] + most)
+        n_places = sum(capacities.values())
+        self._labels, self._weights = torch.zeros(n_places, dtype=torch.int64), torch.zeros(n_places, dtype=dtype)
+        self._features: Features | None = None
+        if (
+            not sparse
+        ):  # they stay where they are, so that a step that was compiled or captured for them can be taken again
+            x = torch.zeros(n_places, n_features, dtype=dtype, device=device)
+            self._features = DenseFeatures(x)
         #: passes that are counted but not read
         self._unread = 0
-        self._windows = {
-            shard: _Window(self._passes(shard, passes), self, places[shard], generators[shard], shuffle)
-            for shard, passes in shards.items()
-        }
+        self._windows: dict[int, _Window] = {}
+        start = 0
+        for shard, passes in shards.items():
+            place = slice(start, start + capacities[shard])
+            self._windows[shard] = _Window(
+                self._passes(shard, passes),
+                start,
+                [scipy.sparse.csr_array((0, n_features))] if sparse else x[place],
+                self._labels[place],
+                self._weights[place],
+                generators[shard],
+                shuffle,
+            )
+            start = place.stop
         self._step = 0
 
     @property
     def features(self) -> Features:
         """See :class:`Batches`."""
-        return self._store.features()
+        if self._features is None:
+            filled = [window.stack() for window in self._windows.values()]
+            whole = scipy.sparse.vstack([scipy.sparse.csr_array((0, self._n_features)), *filled], format="csr")
+            self._features = as_features(whole, self._dtype, self._device)
+        return self._features
 
     def _passes(self, shard: int, passes: Passes) -> Passes:
         return lambda number: self._blank_pass(shard) if number < self._unread else passes(number)
@@ -348,7 +339,8 @@ class StreamBatches(Batches):
         """See :class:`Batches`."""
         wanted, count = self._next_rows(), 1
         for shard, window in self._windows.items():
-            window.prepare(wanted[shard])
+            if window.prepare(wanted[shard]) and self._sparse:
+                self._features = None
             if len(wanted) == 1 and wanted[0] == self.size:  # batches of several shards differ in size
                 count = min(most, window.ready // self.size)
         places = torch.cat([window.take(count * wanted[shard]) for shard, window in self._windows.items()])

@@ -10,8 +10,6 @@ from legendretron._internal.artifacts import load_state, read_kind, save_state
 from legendretron._internal.fields import OBJECT, TEXT, check_fields
 from legendretron._internal.parameters import ParameterError, spell
 
-__all__ = ["CheckpointStore", "load_checkpoint", "read_progress", "save_checkpoint"]
-
 T = TypeVar("T")
 
 

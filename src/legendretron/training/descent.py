@@ -8,8 +8,6 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-__all__ = ["LBFGS", "Descent", "descend"]
-
 _MOST_HALVINGS = 12
 #: Armijo condition: share of the decrease predicted by the slope that a step must reach.
 _SUFFICIENT = 1e-4

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["EarlyStopping"]
-
 
 class EarlyStopping:
     """Best loss of each run, and for how many epochs it has not improved by ``tol``: it stops after ``n_iter_no_change``.

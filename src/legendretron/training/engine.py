@@ -21,8 +21,6 @@ from legendretron.training.state import TrainingState
 from legendretron.training.step import AnyStep, Step, make_step
 from legendretron.training.threads import threads_for
 
-__all__ = ["train", "train_batches"]
-
 
 def train(
     model: Model,
@@ -163,15 +161,9 @@ class _Steps:
             self._made, self._features = {}, features
         size = block.rows.shape[-1], block.n_rows
         if size not in self._made:
-            self._made[size] = self._make(features, *size)
+            s = self._state
+            joint = s.layout.n_processes > 1 or size[0] == 0  # of many shards, a small batch may have no row
+            layout = s.layout if joint else None
+            step = Step(s.model, features, s.penalty, s.optimizer, s.rate, s.totals, block.n_rows, layout)
+            self._made[size] = step if joint else make_step(step, s.settings.compiled)
         return self._made[size]
-
-    def _make(self, features: Features, n_rows: int, joint_rows: int) -> AnyStep:
-        s, optimizer = self._state, self._state.optimizer
-        joint = s.layout.n_processes > 1 or n_rows == 0  # of many shards, a small batch may have no row
-        layout = s.layout if joint else None
-        step = Step(s.model, features, s.penalty, optimizer, s.rate, s.totals, joint_rows, layout)
-        if joint:
-            return step
-        changing = [s.model.flat, *optimizer.moments(), s.totals, *s.model.mutable_tensors()]
-        return make_step(step, changing, s.settings.compiled)

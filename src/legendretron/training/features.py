@@ -13,9 +13,7 @@ import torch
 from torch import Tensor
 
 from legendretron._internal.chunks import chunks
-from legendretron.accelerate.support import kernels_apply
-
-__all__ = ["DenseFeatures", "Features", "SparseFeatures", "as_features"]
+from legendretron.accelerate.support import compiled_applies, kernels_apply
 
 #: Entries of a sparse matrix whose contributions to a gradient are formed at once.
 _CHUNK_ENTRIES = 2**22
@@ -49,15 +47,15 @@ class Features(Protocol):
         """Some rows for other libraries, in float32: an array of shape (n, d), or a sparse matrix in compressed rows."""
         ...
 
-    def blocks(self, width: int, compiled: bool) -> list[slice]:
+    def blocks(self, width: int) -> list[slice]:
         """Rows to multiply at once, for results of ``width`` columns; all of a sparse matrix, which is costly to cut."""
         ...
 
-    def multiply(self, block: slice, matrix: Tensor, compiled: bool) -> Tensor:
+    def multiply(self, block: slice, matrix: Tensor) -> Tensor:
         """``X[block] @ matrix``."""
         ...
 
-    def add_transposed(self, block: slice, matrix: Tensor, out: Tensor, compiled: bool) -> None:
+    def add_transposed(self, block: slice, matrix: Tensor, out: Tensor) -> None:
         """Add ``X[block].T @ matrix`` to ``out``; of a sparse matrix, put it there."""
         ...
 
@@ -86,18 +84,18 @@ class DenseFeatures:
         """See :class:`Features`."""
         return self.x[torch.as_tensor(rows, device=self.x.device)].float().cpu().numpy()
 
-    def blocks(self, width: int, compiled: bool) -> list[slice]:
+    def blocks(self, width: int) -> list[slice]:
         """See :class:`Features`."""
-        if not compiled:
+        if not compiled_applies(self.x):
             return chunks(self.n_rows, width)
         step = max(_FEWEST, min(_MOST, _BLOCK // max(1, self.n_features, width)))
         return [slice(first, min(first + step, self.n_rows)) for first in range(0, self.n_rows, step)]
 
-    def multiply(self, block: slice, matrix: Tensor, compiled: bool) -> Tensor:
+    def multiply(self, block: slice, matrix: Tensor) -> Tensor:
         """See :class:`Features`."""
         return self.x[block] @ matrix
 
-    def add_transposed(self, block: slice, matrix: Tensor, out: Tensor, compiled: bool) -> None:
+    def add_transposed(self, block: slice, matrix: Tensor, out: Tensor) -> None:
         """See :class:`Features`."""
         out.addmm_(self.x[block].mT, matrix)
 
@@ -196,26 +194,26 @@ class SparseFeatures:
 
         return on_device(self._csr), on_device(self._csr.T.tocsr())
 
-    def blocks(self, width: int, compiled: bool) -> list[slice]:
+    def blocks(self, width: int) -> list[slice]:
         """See :class:`Features`."""
         return [slice(0, self.n_rows)]
 
-    def multiply(self, block: slice, matrix: Tensor, compiled: bool) -> Tensor:
+    def multiply(self, block: slice, matrix: Tensor) -> Tensor:
         """See :class:`Features`."""
         if self.values.is_cuda:
             return self._cuda_pair[0] @ matrix
-        if compiled:
+        if compiled_applies(self.values):
             out = matrix.new_empty(self.n_rows, matrix.shape[1])
             _sum_rows((self.starts, self.columns, self.values), matrix, out)
             return out
         # scipy's products are several times faster than torch's on the CPU
         return torch.from_numpy(np.asarray(self._csr @ matrix.numpy()))
 
-    def add_transposed(self, block: slice, matrix: Tensor, out: Tensor, compiled: bool) -> None:
+    def add_transposed(self, block: slice, matrix: Tensor, out: Tensor) -> None:
         """See :class:`Features`."""
         if self.values.is_cuda:
             out.copy_(self._cuda_pair[1] @ matrix)
-        elif compiled:
+        elif compiled_applies(self.values):
             _sum_rows(self._by_columns, matrix, out)
         else:
             out.copy_(torch.from_numpy(np.asarray(self._csr.T @ matrix.numpy())))
@@ -235,10 +233,10 @@ def variances(features: Features, weights: Tensor) -> Tensor:
     if isinstance(features, SparseFeatures):
         squares = SparseFeatures(features.starts, features.columns, features.values.square(), features.n_features)
         for matrix, out in ((features, first), (squares, second)):
-            matrix.add_transposed(slice(None), weights, out, False)
+            matrix.add_transposed(slice(None), weights, out)
     else:
         assert isinstance(features, DenseFeatures)
-        for part in features.blocks(features.n_features, False):  # squares of a part at a time: tables may be large
+        for part in features.blocks(features.n_features):  # squares of a part at a time: tables may be large
             first.addmm_(features.x[part].mT, weights[part])
             second.addmm_(features.x[part].square().mT, weights[part])
     variance = second - first.square()

@@ -9,8 +9,6 @@ import numpy as np
 from legendretron._internal.extras import import_extra
 from legendretron._internal.fields import array, check_fields
 
-__all__ = ["History"]
-
 COLUMNS = ("epoch", "run", "train_loss", "validation_loss", "accuracy", "learning_rate", "seconds")
 
 
@@ -49,7 +47,7 @@ class History:
         return len(self._columns["epoch"])
 
     def __getitem__(self, column: str) -> np.ndarray:
-        return np.asarray(self._columns[column])
+        return np.asarray(self._columns[column], dtype=_dtype_of(column))
 
     def select_run(self, run: int) -> History:
         """Return the history of one run, as run 0."""
@@ -65,7 +63,7 @@ class History:
 
     def to_state(self) -> dict[str, np.ndarray]:
         """Return the columns as arrays."""
-        return {name: np.asarray(self._columns[name], dtype=_dtype_of(name)) for name in COLUMNS}
+        return {name: self[name] for name in COLUMNS}
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> History:

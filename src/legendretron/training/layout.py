@@ -9,8 +9,6 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, distributed
 
-__all__ = ["JointError", "Layout"]
-
 T = TypeVar("T")
 
 

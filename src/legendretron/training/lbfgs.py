@@ -17,8 +17,6 @@ from legendretron.training.penalty import Penalty
 from legendretron.training.problem import DivergedError, Sample, TrainingResult, TrainingSettings
 from legendretron.training.progress import Progress
 
-__all__ = ["train_lbfgs"]
-
 #: With a tolerance this small the minimum itself is wanted: with a curvature of 1e-4, a gradient of 1e-8 leaves errors of
 #: 1e-4. The gradient is then brought down further by this factor.
 _EXACT_TOL, _EXACT_FACTOR = 1e-8, 1e-2
@@ -30,7 +28,7 @@ class _Objective:
     def __init__(self, model: LinearModel, sample: Sample, settings: TrainingSettings) -> None:
         self.model = model
         self.batch = replace(sample, weights=sample.normalized_weights() / sample.rows.shape[1])
-        self.penalty = Penalty.from_settings(model, settings)
+        self.penalty = Penalty(model, settings)
         # in chunks of rows, so that the memory of a step does not grow with the data
         self.chunks = model.row_chunks(sample.rows.shape[1])
 

@@ -30,8 +30,6 @@ from legendretron.training.features import DenseFeatures, Features
 from legendretron.training.logistic_newton import Newton, Whitened
 from legendretron.training.logistic_objective import Objective
 
-__all__ = ["Logistic", "fit_logistic", "logistic_log_proba", "logistic_scores"]
-
 #: Most parameters of a run, and most multiplications for the Hessians of all runs, for Newton's method.
 _NEWTON_PARAMETERS, _NEWTON_WORK = 256, 2e8
 #: The same with a link, whose loss can be so ill-conditioned that L-BFGS takes thousands of iterations.
@@ -148,10 +146,9 @@ def fit_logistic(
     afar = start is None or not bool(start[0].any())
     if by_newton and (learn_rate or not noisy or afar):
         metric = Newton(objective, x)
-    elif by_newton:  # the Hessian is only a bound: L-BFGS learns how far it is from the true one
-        metric = Whitened(objective, x, None)
-    elif sample_rows is not None:
-        metric = Whitened(objective, x, sample_rows.to(labels.device))
+    elif by_newton or sample_rows is not None:
+        # with noise, the Hessian is only a bound: L-BFGS learns how far it is from the true one
+        metric = Whitened(objective, x, None if sample_rows is None else sample_rows.to(labels.device))
     else:
         metric = LBFGS(x)
     end = descend(objective, metric, x, tol=tol, max_iter=max_iter, after_iteration=after_iteration)

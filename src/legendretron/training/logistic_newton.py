@@ -11,8 +11,6 @@ from legendretron.training.descent import LBFGS
 from legendretron.training.features import DenseFeatures
 from legendretron.training.logistic_objective import Objective
 
-__all__ = ["Newton", "Whitened"]
-
 #: Iterations in which the Hessian of some rows is computed again, as the start may be far from the minimum.
 _RENEWED = (1, 2, 4, 8)
 #: Added to its diagonal, relative to the mean of the diagonal.

@@ -15,8 +15,6 @@ from legendretron.links.noise_models import observed_loss
 from legendretron.simplex import append_reference, softmax_nll
 from legendretron.training.features import DenseFeatures, Features, SparseFeatures
 
-__all__ = ["Objective"]
-
 
 def _chunk_loss(z: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     """Log-loss (n, R) of log-odds ``(n, R, K)``, and the probabilities minus the one-hot labels."""
@@ -71,14 +69,13 @@ class Objective:
         variance: Tensor | None = None,
         *,
         every_class: bool = False,
-        compiled: bool = True,
     ) -> None:
         self.known_rate, self.learn_rate, self.link = rate, learn_rate, link
         self.columns = None if transition is None else transition.mT.contiguous()
         assert isinstance(features, DenseFeatures | SparseFeatures)
         values = features.x if isinstance(features, DenseFeatures) else features.values
         self.features = features
-        self.compiled = compiled and transition is None and link is None and compiled_applies(values)
+        self.compiled = transition is None and link is None and compiled_applies(values)
         self.labels, self.weights, self.alpha = labels.contiguous(), weights.contiguous(), alpha
         self.runs, self.d, self.k = len(alpha), features.n_features, n_classes - 1
         #: of the penalty on each feature's weights, (R, d)
@@ -87,7 +84,7 @@ class Objective:
         self.every_class = every_class and self.symmetric
         self.m = n_classes if self.every_class else self.k
         self.penalize_intercept = penalize_intercept
-        self.parts = features.blocks(self.runs * n_classes, self.compiled)
+        self.parts = features.blocks(self.runs * n_classes)
         # last point, value and gradient: runs that have not moved are not evaluated again
         self._last: tuple[Tensor, Tensor, Tensor] | None = None
 
@@ -119,33 +116,36 @@ class Objective:
         weight, bias = (part[..., :-1] - part[..., -1:] for part in self.split(flat))
         return weight, bias
 
-    def rate(self, flat: Tensor) -> Tensor | None:
-        """Noise rate of each run; None without noise."""
-        return torch.sigmoid(flat[:, -1]) if self.learn_rate else self.known_rate
+    def rate(self, flat: Tensor, which: Tensor | slice = slice(None)) -> Tensor | None:
+        """Noise rate of each run, or of some whose parameters are given; None without noise."""
+        if self.learn_rate:
+            return torch.sigmoid(flat[:, -1])
+        return None if self.known_rate is None else self.known_rate[which]
 
     # --- value and gradient ---
 
     def log_odds(self, part: slice, weight: Tensor, bias: Tensor) -> Tensor:
         """Shape (n, R, m)."""
-        z = self.features.multiply(part, _join_runs(weight), self.compiled)
+        z = self.features.multiply(part, _join_runs(weight))
         return z.view(-1, len(weight), weight.shape[-1]).add_(bias)
 
     def __call__(self, flat: Tensor) -> tuple[Tensor, Tensor]:
         """Value (R,) and gradient (R, P)."""
-        if not self.compiled:
-            return self._add_penalty(flat, slice(None), *self._plain_loss(flat))
-        if self._last is None or self.runs == 1:
-            value, gradient = self._add_penalty(flat, slice(None), *self._compiled_loss(flat, slice(None)))
+        if self._last is None:
+            value, gradient = self._evaluate(flat, slice(None))
         else:
             before, value, gradient = self._last
             moved = (before != flat).any(1)
             value, gradient = value.clone(), gradient.clone()
             if bool(moved.any()):
-                some = flat[moved]
-                value[moved], gradient[moved] = self._add_penalty(some, moved, *self._compiled_loss(some, moved))
-        if self.runs > 1:
-            self._last = flat.clone(), value.clone(), gradient.clone()
+                value[moved], gradient[moved] = self._evaluate(flat[moved], moved)
+        self._last = flat.clone(), value.clone(), gradient.clone()
         return value, gradient
+
+    def _evaluate(self, flat: Tensor, which: Tensor | slice) -> tuple[Tensor, Tensor]:
+        """Value and gradient of some of the runs."""
+        loss = self._compiled_loss if self.compiled else self._plain_loss
+        return self._add_penalty(flat, which, *loss(flat, which))
 
     def _compiled_loss(self, flat: Tensor, which: Tensor | slice) -> tuple[Tensor, Tensor]:
         """Mean loss and its gradient for some of the runs."""
@@ -154,14 +154,13 @@ class Objective:
         weight, bias = self.split(flat)
         runs, width = len(flat), len(flat) * self.m
         joined, shares = _join_runs(weight), self.weights[:, which].contiguous()
-        rate = self.rate(flat)
-        rates = torch.zeros_like(flat[:, 0]) if rate is None else rate if self.learn_rate else rate[which]
-        gradient = torch.zeros_like(flat)
-        of_weight = gradient[:, : self.d * self.m].view(self.d, width) if runs == 1 else flat.new_zeros(self.d, width)
+        rate = self.rate(flat, which)
+        rates = torch.zeros_like(flat[:, 0]) if rate is None else rate
+        gradient, of_weight = torch.zeros_like(flat), flat.new_zeros(self.d, width)
         totals, of_bias = np.zeros(2 * runs), np.zeros(width)
         numbers = bias.contiguous().view(-1).numpy(), rates.contiguous().numpy()
         for part in self.parts:
-            z = self.features.multiply(part, joined, self.compiled)
+            z = self.features.multiply(part, joined)
             log_loss_residuals(
                 z.view(-1).numpy(),
                 self.labels[part].numpy(),
@@ -173,24 +172,23 @@ class Objective:
                 totals,
                 of_bias,
             )
-            self.features.add_transposed(part, z, of_weight, self.compiled)
+            self.features.add_transposed(part, z, of_weight)
         views = self.split(gradient)
-        if runs > 1:
-            views[0].copy_(of_weight.view(self.d, runs, self.m).transpose(0, 1))
+        views[0].copy_(of_weight.view(self.d, runs, self.m).transpose(0, 1))
         views[1].copy_(torch.from_numpy(of_bias).view(runs, self.m))
         value, of_rate = torch.from_numpy(totals).to(flat).view(2, runs)
         if self.learn_rate:
             gradient[:, -1] = of_rate
         return value, gradient
 
-    def _plain_loss(self, flat: Tensor) -> tuple[Tensor, Tensor]:
-        """As :meth:`_compiled_loss`, for all runs, by plain operations."""
+    def _plain_loss(self, flat: Tensor, which: Tensor | slice) -> tuple[Tensor, Tensor]:
+        """As :meth:`_compiled_loss`, by plain operations."""
         weight, bias = self.split(flat)
-        value, gradient = torch.zeros_like(self.alpha), torch.zeros_like(flat)
-        of_weight, of_bias = flat.new_zeros(self.d, self.runs * self.m), self.split(gradient)[1]
-        rate = self.rate(flat)
+        value, gradient = torch.zeros_like(flat[:, 0]), torch.zeros_like(flat)
+        of_weight, of_bias = flat.new_zeros(self.d, len(flat) * self.m), self.split(gradient)[1]
+        shares, rate = self.weights[:, which], self.rate(flat, which)
         for part in self.parts:
-            z, labels, share = self.log_odds(part, weight, bias), self.labels[part], self.weights[part]
+            z, labels, share = self.log_odds(part, weight, bias), self.labels[part], shares[part]
             if self.every_class:
                 z = z[..., :-1] - z[..., -1:]
             if self.link is not None:
@@ -209,8 +207,8 @@ class Objective:
             if self.every_class:
                 residual = torch.cat([residual, -residual.sum(-1, keepdim=True)], dim=-1)
             of_bias += residual.sum(0)
-            self.features.add_transposed(part, residual.reshape(len(nll), -1), of_weight, self.compiled)
-        self.split(gradient)[0].copy_(of_weight.view(self.d, self.runs, self.m).transpose(0, 1))
+            self.features.add_transposed(part, residual.reshape(len(nll), -1), of_weight)
+        self.split(gradient)[0].copy_(of_weight.view(self.d, len(flat), self.m).transpose(0, 1))
         return value, gradient
 
     def _add_penalty(
@@ -240,4 +238,4 @@ class Objective:
 def _join_runs(weight: Tensor) -> Tensor:
     """All runs' weights ``(R, d, m)`` as one matrix (d, R m)."""
     runs, d, m = weight.shape
-    return weight[0] if runs == 1 else weight.transpose(0, 1).reshape(d, runs * m)
+    return weight.transpose(0, 1).reshape(d, runs * m)

@@ -21,8 +21,6 @@ from legendretron.training.features import Features
 from legendretron.training.problem import Sample
 from legendretron.training.threads import thread_count
 
-__all__ = ["LinearModel", "Model"]
-
 
 class StepArrays(NamedTuple):
     """Memory that compiled steps work on, and what else they need."""

@@ -3,15 +3,12 @@ r"""Quadratic penalties on the parameters, one strength per run."""
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Self
 
 import torch
 from torch import Tensor
 
 from legendretron.training.model import LinearModel
 from legendretron.training.problem import TrainingSettings
-
-__all__ = ["Penalty"]
 
 
 class Penalty:
@@ -23,51 +20,26 @@ class Penalty:
     the plain one is used, as scikit-learn does.
 
     With ``centred`` the link's parameters are penalized by their distance from ``link.penalty_centre()``, and not from 0.
-    Strengths ``alpha`` and ``link_alpha`` have shape (R,).
+    Strengths, these switches and ``penalize_intercept`` are those of the settings.
     """
 
-    def __init__(
-        self,
-        model: LinearModel,
-        alpha: Tensor,
-        link_alpha: Tensor,
-        *,
-        intercept: bool,
-        symmetric: bool,
-        centred: bool = False,
-    ) -> None:
+    def __init__(self, model: LinearModel, settings: TrainingSettings) -> None:
         self.model = model
-        self.symmetric = symmetric and model.n_outputs > 1
-        self.alpha = alpha
+        self.symmetric = settings.symmetric and model.n_outputs > 1
+        alpha = settings.alpha.to(model.flat)
+        bias_alpha = alpha if settings.penalize_intercept else torch.zeros_like(alpha)
         #: Strengths on the weights, the bias and the link's parameters, and the columns where the first two end.
-        of_bias = alpha if intercept else torch.zeros_like(alpha)
-        self.strengths = torch.stack([alpha, of_bias, link_alpha], dim=1).to(model.flat)
+        self.strengths = torch.stack([alpha, bias_alpha, settings.link_alpha.to(model.flat)], dim=1)
         self.bounds = model.n_weights, model.n_linear
         #: Number of parameters at the end that are not penalized.
         self.n_free = _count_free(model)
-        self._in_use = self.strengths if sum(model.sizes) - self.n_free > model.n_linear else self.strengths[:, :2]
-        self.active = bool((self._in_use != 0).any())
+        self.active = bool(self.strengths.any())
         #: Where the penalty on the link's parameters vanishes, in their order, without the free ones; empty if at 0.
-        self.center = _find_center(model, self.n_free) if centred else model.flat.new_zeros(0)
-
-    @classmethod
-    def from_settings(cls, model: LinearModel, settings: TrainingSettings) -> Self:
-        """The penalty that the settings ask for."""
-        return cls(
-            model,
-            settings.alpha.to(model.flat),
-            settings.link_alpha.to(model.flat),
-            intercept=settings.penalize_intercept,
-            symmetric=settings.symmetric,
-            centred=settings.centred,
-        )
+        self.center = _find_center(model, self.n_free) if settings.centred else model.flat.new_zeros(0)
 
     @cached_property
-    def strength(self) -> Tensor | float:
+    def strength(self) -> Tensor:
         """What each parameter is multiplied by; made when asked for, as it is as large as all parameters."""
-        # a single number where all parameters of all runs have the same strength: it saves a pass over memory in each step
-        if self.n_free == 0 and bool((self._in_use == self._in_use[0, 0]).all()):
-            return float(self._in_use[0, 0])
         n_weights, n_linear = self.bounds
         strength = torch.empty_like(self.model.flat)
         for column, part in enumerate(strength.tensor_split([n_weights, n_linear], dim=1)):
@@ -83,16 +55,13 @@ class Penalty:
 
     def shared_strength(self) -> Tensor:
         """Factor on the sum of the weights of a feature in :meth:`shared_gradient`, shape (R,); 0 if not ``symmetric``."""
-        return self.alpha / (self.model.n_outputs + 1) if self.symmetric else torch.zeros_like(self.alpha)
+        return self.strengths[:, 0] * (self.symmetric / (self.model.n_outputs + 1))
 
     def add_gradient(self, gradient: Tensor) -> None:
         """Add the penalty's gradient to one of the same layout as ``model.flat``."""
         if not self.active:
             return
-        if isinstance(self.strength, float):
-            gradient.add_(self.model.flat, alpha=self.strength)
-        else:
-            gradient.addcmul_(self.strength, self.model.flat)
+        gradient.addcmul_(self.strength, self.model.flat)
         self.add_center(gradient)
         shared = self.shared_gradient()
         if shared is not None:
@@ -120,8 +89,7 @@ class Penalty:
             away = self.center * (self.center - 2.0 * self._of_link(self.model.flat))
             value = value + 0.5 * self.strengths[:, 2] * away.sum(1)
         if self.symmetric:
-            shared = self.model.weight.sum(-1).square().sum(-1) / (self.model.n_outputs + 1)
-            value = value - 0.5 * self.alpha * shared
+            value = value - 0.5 * self.shared_strength() * self.model.weight.sum(-1).square().sum(-1)
         return value
 
 

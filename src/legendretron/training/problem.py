@@ -12,8 +12,6 @@ from legendretron.training.checkpoint import CheckpointStore
 from legendretron.training.features import Features
 from legendretron.training.history import History
 
-__all__ = ["DivergedError", "Sample", "TrainingResult", "TrainingSettings"]
-
 
 class DivergedError(ValueError):
     """The loss of a run is no longer a number.

@@ -6,8 +6,6 @@ import sys
 import time
 from typing import TextIO
 
-__all__ = ["Progress"]
-
 _WIDTH = 24
 _EVERY = 0.1
 

@@ -7,8 +7,6 @@ import math
 from legendretron._internal.validation import check_choice
 from legendretron.training.problem import TrainingSettings
 
-__all__ = ["ROUNDS", "Schedule", "rate_factor", "waves"]
-
 #: Epochs that ``max_steps`` is divided into, for the history, early stopping and checkpoints.
 ROUNDS = 50
 

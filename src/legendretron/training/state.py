@@ -23,8 +23,6 @@ from legendretron.training.model import LinearModel, Model
 from legendretron.training.penalty import Penalty
 from legendretron.training.problem import DivergedError, Sample, TrainingResult, TrainingSettings
 
-__all__ = ["TrainingState"]
-
 
 class TrainingState:
     """All that changes during training, apart from the model itself; the same on all processes after each step.
@@ -61,7 +59,7 @@ class TrainingState:
         self.sums = torch.zeros(3, runs, dtype=flat.dtype, device=flat.device)
         self._base_rate = settings.learning_rate.to(flat)
         self._class_weight = class_weight
-        self.penalty = Penalty.from_settings(model, settings) if isinstance(model, LinearModel) else None
+        self.penalty = Penalty(model, settings) if isinstance(model, LinearModel) else None
 
     # --- checkpoints ---
 
@@ -121,7 +119,6 @@ class TrainingState:
         check_fields("tensors", state["tensors"], shapes)
         for name, tensor in own.items():
             tensor.copy_(state["tensors"][name])
-        self.optimizer.refresh()
         # through load_state_dict, so that modules notice what has been initialized
         self.model.link.load_state_dict(self._link_buffers(), strict=False)
         self.epoch, self.step, self.seconds, self.history = state["epoch"], state["step"], state["seconds"], history

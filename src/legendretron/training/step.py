@@ -23,8 +23,6 @@ from legendretron.training.problem import Sample
 if TYPE_CHECKING:
     from legendretron.accelerate.cuda.training import LinkStep
 
-__all__ = ["AnyStep", "CapturedStep", "CompiledStep", "Step", "capture_graph", "make_step"]
-
 #: Seconds of compiled steps in one call, during which Ctrl-C is not heard.
 _SECONDS_AT_ONCE = 0.1
 _WARM_UP_STEPS = 3
@@ -54,6 +52,11 @@ class Step:
         # sparse rows are added to a gradient of zeros, which the optimizer restores where it was written
         self.clear = layout is None and isinstance(features, SparseFeatures) and features.by_kernels(model.flat)
         self.kernels = _kernels_for(model) if layout is None else None
+
+    @property
+    def changing(self) -> list[Tensor]:
+        """All that a step changes, beside the gradient."""
+        return [self.model.flat, *self.optimizer.moments(), self.totals, self.rate, *self.model.mutable_tensors()]
 
     @torch.no_grad()
     def __call__(self, rows: Tensor, labels: Tensor, weight: Tensor) -> None:
@@ -120,15 +123,12 @@ def capture_graph(
 
 
 class CapturedStep:
-    """A :class:`Step` with shapes that do not vary, recorded as a CUDA graph: one launch for one step, or for several.
-
-    ``state`` is all that a step changes, which is restored after the warm-up that capturing needs.
-    """
+    """A :class:`Step` with shapes that do not vary, recorded as a CUDA graph: one launch for one step, or for several."""
 
     #: Steps of the longer graph: enough for the host to stay ahead of the device.
     at_once = 16
 
-    def __init__(self, step: Step, state: list[Tensor]) -> None:
+    def __init__(self, step: Step) -> None:
         self.step = step  # its buffers are what the graphs read and write
         device = step.model.flat.device
         shape = (self.at_once, step.model.n_runs, step.n_rows)
@@ -136,10 +136,10 @@ class CapturedStep:
         self.labels = torch.zeros_like(self.rows)
         self.weights = torch.ones(shape, dtype=step.model.flat.dtype, device=device)
         self.rates = torch.zeros(self.at_once, step.model.n_runs, 1, dtype=step.rate.dtype, device=device)
-        saved = [tensor.clone() for tensor in [*state, step.rate]]
+        saved = [tensor.clone() for tensor in step.changing]
         self.one = capture_graph(lambda: self._steps(1), device)
         self.many = capture_graph(lambda: self._steps(self.at_once), device, warm_up=0)  # the first has warmed up
-        for tensor, value in zip([*state, step.rate], saved, strict=True):
+        for tensor, value in zip(step.changing, saved, strict=True):  # as before the warm-up
             tensor.copy_(value)
 
     def _steps(self, count: int) -> None:
@@ -147,29 +147,16 @@ class CapturedStep:
             self.step.rate.copy_(self.rates[number])
             self.step(self.rows[number], self.labels[number], self.weights[number])
 
-    def __call__(self, rows: Tensor, labels: Tensor, weight: Tensor) -> None:
-        """As :class:`Step`."""
-        rate = self.step.rate.view(1, -1)
-        self._replay(self.one, 1, rows.unsqueeze(0), labels.unsqueeze(0), weight.unsqueeze(0), rate)
-
-    def _replay(
-        self, graph: torch.cuda.CUDAGraph, count: int, rows: Tensor, labels: Tensor, weights: Tensor, rates: Tensor
-    ) -> None:
-        self.rows[:count].copy_(rows)
-        self.labels[:count].copy_(labels)
-        self.weights[:count].copy_(weights)
-        self.rates[:count].copy_(rates.unsqueeze(-1))
-        graph.replay()
-
     def take_all(self, rows: Tensor, labels: Tensor, weights: Tensor, rates: Tensor) -> None:
         """As that of :class:`Step`."""
-        done, rates = 0, rates.expand(len(rows), -1)
+        done, rates = 0, rates.expand(len(rows), -1).unsqueeze(-1)
+        buffers = self.rows, self.labels, self.weights, self.rates
         while done < len(rows):
             many = len(rows) - done >= self.at_once
             count = self.at_once if many else 1
-            part = slice(done, done + count)
-            graph = self.many if many else self.one
-            self._replay(graph, count, rows[part], labels[part], weights[part], rates[part])
+            for buffer, values in zip(buffers, (rows, labels, weights, rates), strict=True):
+                buffer[:count].copy_(values[done : done + count])
+            (self.many if many else self.one).replay()
             done += count
 
 
@@ -197,30 +184,19 @@ class CompiledStep:
     """
 
     def __init__(self, step: Step, train: Callable[..., None]) -> None:
-        self.model, self.rate, self.optimizer, self.n_rows = step.model, step.rate, step.optimizer, step.n_rows
+        self.model, self.rate = step.model, step.rate
         self._at_once, self._train = 1, train
-
-    def __call__(self, rows: Tensor, labels: Tensor, weight: Tensor) -> None:
-        """As :class:`Step`."""
-        self.many(rows.unsqueeze(0), labels.unsqueeze(0), weight.unsqueeze(0), self.rate.view(1, -1))
-
-    def many(self, rows: Tensor, labels: Tensor, weights: Tensor, rates: Tensor) -> None:
-        """Take ``S`` steps in one call, at rates of shape (S, R)."""
-        integers = [part.to(torch.int64) for part in (rows, labels)]
-        numbers = [part.to(self.rate.dtype) for part in (weights, rates)]
-        with _flush_subnormals(self.rate.dtype):
-            self._train(*(part.contiguous().numpy() for part in (*integers, *numbers)))
-        self.optimizer.advance(len(rows))
-        self.model.advance(len(rows))
 
     def take_all(self, rows: Tensor, labels: Tensor, weights: Tensor, rates: Tensor) -> None:
         """As that of :class:`Step`, in pieces between which Ctrl-C is heard."""
         done, rates = 0, rates.expand(len(rows), -1)
         while done < len(rows):
             part = slice(done, done + self._at_once)
-            n_steps = len(rows[part])
-            began = time.perf_counter()
-            self.many(rows[part], labels[part], weights[part], rates[part])
+            arrays = [values[part].contiguous().numpy() for values in (rows, labels, weights.to(rates), rates)]
+            n_steps, began = len(arrays[0]), time.perf_counter()
+            with _flush_subnormals(self.rate.dtype):
+                self._train(*arrays)
+            self.model.advance(n_steps)
             done += n_steps
             # the first call may include compilation; later ones approach the number of steps that fits
             allowed = int(_SECONDS_AT_ONCE * n_steps / (time.perf_counter() - began))
@@ -256,7 +232,7 @@ def _compile_step(step: Step) -> CompiledStep | None:
 AnyStep = Step | CapturedStep | CompiledStep
 
 
-def make_step(step: Step, state: list[Tensor], compiled: bool = True) -> AnyStep:
+def make_step(step: Step, compiled: bool = True) -> AnyStep:
     """Capture the step on CUDA, unless sparse features are multiplied by plain operations; compile it on the CPU.
 
     Where neither is possible, it is the step itself.
@@ -265,5 +241,5 @@ def make_step(step: Step, state: list[Tensor], compiled: bool = True) -> AnyStep
     # their shapes depend on the rows, and are read by the host
     varies = isinstance(features, SparseFeatures) and not features.by_kernels(flat)
     if flat.is_cuda:
-        return step if varies else CapturedStep(step, state)
+        return step if varies else CapturedStep(step)
     return (_compile_step(step) if compiled else None) or step

@@ -8,8 +8,6 @@ from contextlib import contextmanager
 
 import torch
 
-__all__ = ["thread_count", "threads_for"]
-
 #: Multiplications in a step below which a second thread costs more than it saves.
 _WORTH_A_THREAD = 2e7
 
@@ -34,7 +32,7 @@ class _Lowered:
 
 
 @contextmanager
-def threads_for(multiplications: float) -> Iterator[int]:
+def threads_for(multiplications: float) -> Iterator[None]:
     """Set the number of threads inside, and restore the old one afterwards, also after an error.
 
     Several Python threads may be inside at once. Torch passes its number on to new Python threads, so one that enters
@@ -49,7 +47,7 @@ def threads_for(multiplications: float) -> Iterator[int]:
         if current != wanted:
             torch.set_num_threads(wanted)
     try:
-        yield wanted
+        yield
     finally:
         with _Lowered.lock:
             _Lowered.inside -= 1
