@@ -43,9 +43,10 @@ def draw_groups(n: int, n_draws: int, seed: int) -> tuple[np.ndarray, Iterator[n
 
     def draws() -> Iterator[np.ndarray]:
         for block in chunks(n_draws, n_groups):
-            yield np.stack(
-                [np.bincount(rng.integers(n_groups, size=n_groups), minlength=n_groups) for _ in range(n_draws)[block]]
-            ).astype(float)
+            counts = np.empty((len(range(n_draws)[block]), n_groups))
+            for row in counts:
+                row[:] = np.bincount(rng.integers(n_groups, size=n_groups), minlength=n_groups)
+            yield counts
 
     return group, draws()
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from legendretron._internal.chunks import chunks
+from legendretron._internal.chunks import chunks, chunks_in_cache
 from legendretron.diagnostics.binned_calibration import row_weights
 from legendretron.diagnostics.smooth_calibration import smooth_error_of_outcomes
 
@@ -42,8 +42,8 @@ def row_scores(y: np.ndarray, log_p: np.ndarray) -> RowScores:
     """Score log-probabilities (n, C) row by row, by the class indices (n,) of the labels."""
     losses, squares, confidence = (np.empty(len(y)) for _ in range(3))
     predicted = log_p.argmax(1)
-    for rows in chunks(len(y), log_p.shape[1]):
-        part = log_p[rows].astype(np.float64)
+    for rows in chunks_in_cache(len(y), log_p.shape[1]):
+        part = log_p[rows].astype(np.float64, copy=False)
         p, each = np.exp(part), np.arange(len(part))
         confidence[rows] = p[each, predicted[rows]]
         log_p_label = part[each, y[rows]]

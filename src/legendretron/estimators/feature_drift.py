@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from legendretron._internal.chunks import chunks
 from legendretron.preprocessing.drift import Tally
 
 if TYPE_CHECKING:  # they import torch and scikit-learn, which takes seconds
@@ -29,8 +28,10 @@ def feature_tallies(estimator: LinearLinkClassifier | NumpyPredictor, X: Any) ->
         return []
     numbers = np.asarray(X)
     far = np.zeros(len(mean), dtype=np.int64)
-    for rows in chunks(*numbers.shape):
-        far += (np.abs(numbers[rows] - mean) > _FAR * scale).sum(0)
+    extremes = numbers.min(0, initial=math.inf), numbers.max(0, initial=-math.inf)
+    inside = np.all([np.abs(values - mean) <= _FAR * scale for values in extremes], axis=0)
+    for k in np.flatnonzero(~inside):  # few features have numbers so far away
+        far[k] = np.count_nonzero(np.abs(numbers[:, k] - mean[k]) > _FAR * scale[k])
     names = getattr(estimator, "feature_names_in_", [f"column {place}" for place in range(len(mean))])
     return [
         Tally(

@@ -14,7 +14,7 @@ from legendretron.links import Link
 from legendretron.links.canonicality import CanonicalityCheck, canonicality, jacobian_defects
 from legendretron.plots.axes import COLORS, add_legend_below, axes_or_new, marker_of
 from legendretron.plots.chart import Display
-from legendretron.plots.models import core, link_of, name_models, predictors
+from legendretron.plots.models import core, draw_rows, link_of, name_models, predictors
 
 #: Eigenvalue ratios closer to zero than this are drawn on a linear scale.
 _LINEAR = 1e-3
@@ -98,9 +98,7 @@ class CanonicalityDisplay(Display):
         for key, model in name_models("estimator", estimator, name).items():
             inner, features = core(model, X)
             link, z = link_of(inner), predictors(inner, features)
-            if len(z) > max_points:
-                z = z[np.sort(np.random.default_rng(seed).choice(len(z), max_points, replace=False))]
-            measured[key] = MeasuredLink.of(link, z)
+            measured[key] = MeasuredLink.of(link, z[draw_rows(len(z), max_points, seed)])
         return cls(measured).plot(ax=ax)
 
     @classmethod

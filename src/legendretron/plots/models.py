@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
-from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
@@ -54,7 +53,7 @@ def single(display: str, given: Any) -> Any:
 def core(estimator: Any, X: Any = None) -> tuple[Any, Any]:
     """Return the classifier inside pipelines, searches and classifiers of tables, and the features as it gets them."""
     while True:
-        if isinstance(estimator, Pipeline):
+        if hasattr(estimator, "named_steps"):  # a pipeline, whose class is slow to import
             if X is not None:
                 X = estimator[:-1].transform(X) if len(estimator) > 1 else X
             estimator = estimator[-1]
@@ -91,6 +90,11 @@ def predictors(estimator: Any, X: Any) -> torch.Tensor:
     """Return the predictors that a fitted classifier puts into its link, ``(n, C - 1)``."""
     z = np.asarray(estimator.linear_predictor(X))
     return torch.as_tensor(z.reshape(len(z), -1))
+
+
+def draw_rows(n: int, most: int, seed: int) -> np.ndarray:
+    """Return the indices of all rows, or of the most that are wanted, drawn at random."""
+    return np.arange(n) if n <= most else np.sort(np.random.default_rng(seed).choice(n, most, replace=False))
 
 
 def format_label(label: Any) -> str:

@@ -117,9 +117,8 @@ def chart_svg(chart: Chart, width: int, height: int) -> Markup:
         f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{escaped(chart.y)} against {escaped(chart.x)}">'
         + "".join(rules)
         + _text("label", (_LEFT + right) / 2, height - 6, "middle", shorten(chart.x, across))
-        + f'<text class="label" transform="translate(11 {(_TOP + bottom) / 2:.1f}) rotate(-90)" text-anchor="middle">'
-        f"{escaped(shorten(chart.y, along))}</text>"
-        f'<svg x="{_LEFT}" y="{_TOP}" width="{right - _LEFT}" height="{bottom - _TOP}" viewBox="{inner}">'
+        + _text("label", 11, (_TOP + bottom) / 2, "middle", shorten(chart.y, along), upward=True)
+        + f'<svg x="{_LEFT}" y="{_TOP}" width="{right - _LEFT}" height="{bottom - _TOP}" viewBox="{inner}">'
         f"{''.join(below + above)}</svg></svg>"
     )
 
@@ -204,8 +203,9 @@ def _rule(x: float, x2: float, y: float, y2: float) -> str:
     return f'<line class="rule" x1="{x:.1f}" x2="{x2:.1f}" y1="{y:.1f}" y2="{y2:.1f}"/>'
 
 
-def _text(kind: str, x: float, y: float, anchor: str, text: str) -> str:
-    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escaped(text)}</text>'
+def _text(kind: str, x: float, y: float, anchor: str, text: str, *, upward: bool = False) -> str:
+    place = f'transform="translate({x:.1f} {y:.1f}) rotate(-90)"' if upward else f'x="{x:.1f}" y="{y:.1f}"'
+    return f'<text class="{kind}" {place} text-anchor="{anchor}">{escaped(text)}</text>'
 
 
 def _circle(kind: str, x: float, y: float, r: float, text: str, faint: str = "") -> str:
@@ -217,29 +217,21 @@ def forest(entries: Sequence[tuple[str, float, float, float, str]], label: str) 
     """Return values with intervals, one line each."""
     width, line = 400, 34
     height = 30 + line * len(entries)
-    ends = [end for _, value, low, high, _ in entries for end in (value, low, high) if math.isfinite(end)]
-    low_end, high_end = min(ends), max(ends)
-    room = 0.06 * (high_end - low_end) or 0.05 * abs(high_end) or 1.0
-    low_end, high_end = low_end - room, high_end + room
-
-    def at(value: float) -> float:
-        return 10 + (value - low_end) / (high_end - low_end) * (width - 20)
-
-    parts = []
-    for value in ticks(low_end, high_end, 5):
-        parts.append(f'<line class="rule" x1="{at(value):.1f}" x2="{at(value):.1f}" y1="4" y2="{height - 24}"/>')
-        parts.append(
-            f'<text class="tick" x="{at(value):.1f}" y="{height - 8}" text-anchor="middle">{_tick_text(value)}</text>'
-        )
+    ends = np.array([entry[1:4] for entry in entries]).ravel()
+    axis = _Axis(None, [ends], False, (10.0, width - 10.0))
+    parts = [
+        _rule(at, at, 4, height - 24) + _text("tick", at, height - 8, "middle", text) for at, text in axis.ticks(5)
+    ]
     for place, (name, value, low, high, color) in enumerate(entries):
         y = 26 + line * place
-        anchor, side = ("start", 10) if at(value) < width / 2 else ("end", width - 10)
-        text = f"{name}: {number(value)} ({number(low)} to {number(high)})"
-        parts.append(
-            f'<text class="label" x="{side}" y="{y - 8}" text-anchor="{anchor}">{escaped(shorten(name, 50))}</text>'
-            f'<line class="whisker {color}" x1="{at(low):.1f}" x2="{at(high):.1f}" y1="{y}" y2="{y}"/>'
-            + _circle(f"dot {color}", at(value), y, 4.5, text)
-        )
+        left, middle, right = axis.places([low, value, high]).tolist()
+        anchor, side = ("start", 10) if middle < width / 2 else ("end", width - 10)
+        tip = f"{name}: {number(value)} ({number(low)} to {number(high)})"
+        parts += [
+            _text("label", side, y - 8, anchor, shorten(name, 50)),
+            f'<line class="whisker {color}" x1="{left:.1f}" x2="{right:.1f}" y1="{y}" y2="{y}"/>',
+            _circle(f"dot {color}", middle, y, 4.5, tip),
+        ]
     return Markup(
         f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{escaped(label)}">{"".join(parts)}</svg>'
     )
@@ -256,12 +248,9 @@ def heat_map(share: np.ndarray, names: Sequence[str], tips: Callable[[int, int],
     size = margin + cell * n + 4
     parts = []
     for k, name in enumerate(names):
-        at, short = margin + cell * (k + 0.5), escaped(shorten(name, 14))
-        parts.append(f'<text class="tick" x="{margin - 4}" y="{at + 3.5:.1f}" text-anchor="end">{short}</text>')
-        parts.append(
-            f'<text class="tick" transform="translate({at + 3.5:.1f} {margin - 4}) rotate(-90)" text-anchor="start">'
-            f"{short}</text>"
-        )
+        at, short = margin + cell * (k + 0.5) + 3.5, shorten(name, 14)
+        parts.append(_text("tick", margin - 4, at, "end", short))
+        parts.append(_text("tick", at, margin - 4, "start", short, upward=True))
     for true in range(n):
         for predicted in range(n):
             value = float(share[true, predicted])
@@ -274,10 +263,8 @@ def heat_map(share: np.ndarray, names: Sequence[str], tips: Callable[[int, int],
             )
             if text and value >= 0.005:
                 dark = " over" if shown > 0.6 else ""
-                parts.append(
-                    f'<text class="value{dark}" x="{x + cell / 2:.1f}" y="{y + cell / 2 + 4:.1f}" text-anchor="middle">'
-                    f"{100 * value:.0f}</text>"
-                )
+                middle = x + cell / 2, y + cell / 2 + 4
+                parts.append(_text(f"value{dark}", *middle, "middle", f"{100 * value:.0f}"))
     return Markup(
         f'<svg viewBox="0 0 {size:.0f} {size:.0f}" role="img" aria-label="confusion matrix: true classes in rows, '
         f'predicted ones in columns" style="max-width:{1.2 * size:.0f}px">{"".join(parts)}</svg>'

@@ -15,6 +15,7 @@ import scipy.sparse
 from markupsafe import Markup
 from scipy.special import log_softmax
 
+from legendretron._internal.chunks import chunks_in_cache
 from legendretron._internal.files import write_atomically
 from legendretron._internal.validation import check_integer
 from legendretron.diagnostics.decomposition import LEAST_ROWS, Fold, Recalibrated, folds_for, out_of_fold, recalibrate
@@ -49,6 +50,8 @@ from legendretron.report.sections.training import training
 
 #: Most numbers (rows x columns x classes) a logistic regression is fitted to, and most that its penalties are compared by.
 _MOST_NUMBERS, _MOST_TUNED = 1.4e7, 3.5e6
+#: Rows that give the unit of the features: about right is enough for single precision.
+_MOST_MEASURED = 10_000
 
 
 def features_for_logistic(X: Any) -> tuple[Any, str]:
@@ -92,9 +95,12 @@ def logistic_regression(X: Any, rows: EvaluationRows, folds: list[Fold]) -> tupl
         alpha = "auto" if cv is None else model.alpha_
 
         def predict(others: np.ndarray) -> tuple[np.ndarray]:
+            predicted = model.predict_log_proba(X[others])
+            if len(model.classes_) == len(rows.classes):
+                return (predicted,)
             # a class that none of these rows has may be that of the next one
             log_p = np.full((len(others), len(rows.classes)), -np.log(len(part) + 1.0))
-            log_p[:, model.classes_] = model.predict_log_proba(X[others])
+            log_p[:, model.classes_] = predicted
             return (log_softmax(log_p, axis=1),)
 
         return predict
@@ -107,8 +113,13 @@ def _single(X: Any) -> Any:
     """Features in single precision, for speed; dense ones are standardized first, so that no digits are lost."""
     if scipy.sparse.issparse(X):
         return X.astype(np.float32)
-    spread = X.std(0)
-    return ((X - X.mean(0)) / np.where(spread > 0, spread, 1.0)).astype(np.float32)
+    some = X[:: -(-len(X) // _MOST_MEASURED)]
+    mean, spread = some.mean(0), some.std(0)
+    spread = np.where(spread > 0, spread, 1.0)
+    single = np.empty(X.shape, dtype=np.float32)
+    for part in chunks_in_cache(*X.shape):
+        single[part] = (X[part] - mean) / spread
+    return single
 
 
 class EvaluationReport:

@@ -11,6 +11,7 @@ from legendretron.diagnostics.decomposition import split_loss
 from legendretron.diagnostics.intervals import LEVEL, Estimate, drawn_means, exact_interval, interval
 from legendretron.diagnostics.scores import Scores, area_under_curve
 from legendretron.diagnostics.smooth_calibration import smooth_errors_by_chance
+from legendretron.plots.models import draw_rows
 from legendretron.report.rows import Contestant, EvaluationRows
 
 #: Scores, and whether lower ones are better.
@@ -19,6 +20,10 @@ SCORES = {"accuracy": False, "log_loss": True, "brier": True, "auc": False}
 _MOST_RANKED = 5e6
 #: Outcomes that are drawn from the probabilities, to see how large an error is by chance.
 _CHANCES = 100
+
+
+#: A contestant and its score; with "after", that after recalibration.
+_Name = tuple[str, ...]
 
 
 class CalibrationError(NamedTuple):
@@ -47,7 +52,7 @@ class Measured:
         seed: int,
     ) -> None:
         self.rows, self.contestants = rows, dict(contestants)
-        columns: dict[tuple[str, ...], np.ndarray] = {}
+        columns: dict[_Name, np.ndarray] = {}
         for key, one in self.contestants.items():
             columns[key, "accuracy"] = one.rows.right.astype(float)
             columns[key, "log_loss"], columns[key, "brier"] = one.rows.log_loss, one.rows.brier
@@ -56,9 +61,9 @@ class Measured:
             after = Contestant.of(key, rows.y, log_p).rows
             columns[key, "log_loss", "after"], columns[key, "brier", "after"] = after.log_loss, after.brier
         self._value = {name: rows.mean(values) for name, values in columns.items()}
-        self.ranked = self._rows_to_rank(seed)
+        self.ranked = draw_rows(len(rows), int(_MOST_RANKED / len(rows.classes)), seed)
         self.areas = {key: self._areas(one) for key, one in self.contestants.items() if key != "dummy"}
-        influence: dict[tuple[str, ...], np.ndarray] = {}
+        influence: dict[_Name, np.ndarray] = {}
         for key, found in self.areas.items():
             self._value[key, "auc"] = float(np.nanmean(found.area))
             influence[key, "auc"] = self._value[key, "auc"] + found.influence
@@ -83,12 +88,6 @@ class Measured:
             self._value["dummy", "auc"] = 0.5
             self._draws["dummy", "auc"] = np.full_like(self._draws["dummy", "accuracy"], 0.5)
         self._seed = seed
-
-    def _rows_to_rank(self, seed: int) -> np.ndarray:
-        n, most = len(self.rows), int(_MOST_RANKED / len(self.rows.classes))
-        if n <= most:
-            return np.arange(n)
-        return np.sort(np.random.default_rng(seed).choice(n, most, replace=False))
 
     def _areas(self, one: Contestant) -> ClassArea:
         chosen = self.ranked
@@ -141,7 +140,5 @@ class Measured:
         return CalibrationError(scores.calibration_error(weight), float(np.quantile(chance, LEVEL)))
 
 
-def _draw_means(
-    columns: dict[tuple[str, ...], np.ndarray], weight: np.ndarray, seed: int
-) -> dict[tuple[str, ...], np.ndarray]:
+def _draw_means(columns: dict[_Name, np.ndarray], weight: np.ndarray, seed: int) -> dict[_Name, np.ndarray]:
     return dict(zip(columns, drawn_means([*columns.values()], weight, seed).T, strict=True))

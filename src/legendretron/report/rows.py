@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 from sklearn.frozen import FrozenEstimator
-from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
+from legendretron._internal.chunks import chunks_in_cache
 from legendretron._internal.labels import check_labels
 from legendretron._internal.sklearn_compat import check_sample_weight
 from legendretron.diagnostics.scores import RowScores, row_scores
@@ -78,7 +78,8 @@ class Contestant:
         """Score log-probabilities, none of them below that of the least probability."""
         least = np.log(LEAST_PROBABILITY)
         impossible = int((log_p[np.arange(len(y)), y] < least).sum())
-        log_p = np.maximum(log_p, least)
+        if log_p.min() < least:
+            log_p = np.maximum(log_p, least)
         return cls(name, log_p, row_scores(y, log_p), impossible)
 
 
@@ -152,14 +153,16 @@ def predict_rows(model: Any, X: Any, rows: EvaluationRows, what: str, known: Any
     with warnings.catch_warnings(), np.errstate(divide="ignore"):
         warnings.filterwarnings("ignore", message="divide by zero encountered in log", category=RuntimeWarning)
         if known is not None:
-            log_p = np.asarray(known, dtype=np.float64)[rows.place]
+            known = np.asarray(known, dtype=np.float64)
+            log_p = known if len(rows) == len(known) else known[rows.place]
         elif hasattr(model, "predict_log_proba"):
             log_p = np.asarray(model.predict_log_proba(X), dtype=np.float64)
         else:
             log_p = np.log(np.asarray(model.predict_proba(X), dtype=np.float64))
     if log_p.shape != (len(rows), len(own)):
         raise ValueError(f"{what} must predict {len(own)} probabilities for each row, got shape {log_p.shape}.")
-    if np.isnan(log_p).any() or not np.allclose(np.exp(log_p).sum(1), 1.0, atol=1e-3):
+    sums = [np.exp(log_p[part]).sum(1) for part in chunks_in_cache(*log_p.shape)]
+    if not np.allclose(np.concatenate(sums), 1.0, atol=1e-3):  # NaN is not close to anything
         raise ValueError(
             f"{what} must predict probabilities that sum to 1 in every row, which its predict_proba does not."
         )
@@ -187,7 +190,7 @@ def inner(model: Any, X: Any = None) -> tuple[Any, Any]:
 def feature_names(model: Any, classifier: Any, n_features: int) -> list[str]:
     """Return names of the features of the classifier inside a model."""
     own = getattr(classifier, "feature_names_in_", None)
-    if own is None and isinstance(model, Pipeline) and len(model) > 1:
+    if own is None and hasattr(model, "named_steps") and len(model) > 1:
         try:
             own = model[:-1].get_feature_names_out()
         except (AttributeError, ValueError):  # not every transformer knows names

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy.stats import norm
+from scipy.special import ndtr
 
 #: Most held-out rows that are doubted, whatever their number.
 DOUBTED_ROWS = 0.25
@@ -28,7 +28,7 @@ def doubted_rows(losses: np.ndarray, n_rows: int) -> float:
     below = middle - margin[margin < middle]
     if not len(below) or not middle > 0.0:
         return DOUBTED_ROWS
-    return float(min(DOUBTED_ROWS, n_rows * norm.cdf(-middle / np.sqrt(np.mean(below**2)))))
+    return float(min(DOUBTED_ROWS, n_rows * ndtr(-middle / np.sqrt(np.mean(below**2)))))
 
 
 class Difference(NamedTuple):

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import torch
 from scipy.optimize import brentq
-from scipy.stats import binomtest, norm
+from scipy.special import ndtr
 from torch import Tensor
 
 from legendretron._internal.fields import check_fields, number
@@ -243,9 +243,11 @@ def bound_share(trees: Trees) -> tuple[float, float]:
 
     By Wilson's score interval of that part of the rows, a half, a quarter and so on, which gives the least upper limit.
     """
+    from scipy.stats import binomtest  # slow to import
+
     surest = np.argsort(-trees.proba.max(1), kind="stable")
     wrong = np.cumsum((trees.proba.argmax(1) != trees.labels)[surest])
-    level, limits, n = float(2 * norm.cdf(SURE_ERRORS) - 1), [(0.0, 1.0)], len(wrong) // 2
+    level, limits, n = float(2 * ndtr(SURE_ERRORS) - 1), [(0.0, 1.0)], len(wrong) // 2
     while n >= 2 * ROWS_PER_PARAMETER:
         interval = binomtest(int(wrong[n - 1]), n).proportion_ci(level, "wilson")
         limits.append((float(interval.low), float(interval.high)))

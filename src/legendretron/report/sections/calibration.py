@@ -9,6 +9,7 @@ from legendretron.diagnostics import smooth_calibration_curve
 from legendretron.diagnostics.decomposition import Recalibrated
 from legendretron.diagnostics.smooth_calibration import smooth_error_of_outcomes
 from legendretron.plots import ReliabilityDisplay
+from legendretron.plots.models import draw_rows
 from legendretron.report.charts import chart_figure, chart_svg
 from legendretron.report.markup import (
     Cell,
@@ -33,14 +34,10 @@ _CLASS_ROWS, _CLASS_NUMBERS = 5000, 5e5
 _DRAWS, _CLASS_DRAWS = 100, 60
 
 
-def _some(n: int, most: int, seed: int) -> np.ndarray:
-    return np.arange(n) if n <= most else np.sort(np.random.default_rng(seed).choice(n, most, replace=False))
-
-
 def class_errors(measured: Measured, key: str, seed: int) -> np.ndarray:
     """Return the smooth calibration error of the probability of each class, ``(C,)``."""
     rows, log_p = measured.rows, measured.contestants[key].log_p
-    some = _some(len(rows), int(_CLASS_NUMBERS / log_p.shape[1]), seed)
+    some = draw_rows(len(rows), int(_CLASS_NUMBERS / log_p.shape[1]), seed)
     p = np.exp(log_p[some])
     p /= p.sum(1, keepdims=True)
     right, weight = rows.y[some], rows.weight[some]
@@ -66,7 +63,7 @@ def calibration(
 def _reliability(measured: Measured, seed: int, most: int, draws: int, column: int | None = None) -> ReliabilityDisplay:
     """Return smooth curves of the models: of the predicted class, or of a class."""
     rows = measured.rows
-    some = _some(len(rows), most, seed)
+    some = draw_rows(len(rows), most, seed)
     curves = {}
     for key in _models(measured):
         p = np.exp(measured.contestants[key].log_p[some])

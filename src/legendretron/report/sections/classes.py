@@ -43,7 +43,7 @@ def classes(measured: Measured, errors: np.ndarray) -> Markup:
     """Return the section with a row for every class; ``errors`` (C,) are those of calibration."""
     rows, model = measured.rows, measured.contestants["model"]
     names, share = rows.names, rows.share
-    predicted = np.average(np.exp(model.log_p), axis=0, weights=rows.weight)
+    predicted = rows.weight @ np.exp(model.log_p) / len(rows)
     found = class_scores(rows.y, model.rows.predicted, len(names), rows.weight)
     areas = measured.areas["model"]
     recall = np.array([row["recall"] for row in found])
@@ -210,12 +210,13 @@ _TITLE = "Prediction sets"
 
 def prediction_sets(model: Any, measured: Measured, seed: int) -> Markup:
     """Return the section on sets, of the model's own calibration."""
-    rows, p = measured.rows, np.exp(measured.contestants["model"].log_p)
+    rows = measured.rows
     calibration: SetCalibration | None = getattr(model, "set_calibration_", None)
     if calibration is None or not np.array_equal(model.classes_, rows.classes):
         return section(
             "sets", _TITLE, paragraph("The model has no prediction sets: call its calibrate_sets, if it has one.")
         )
+    p = np.exp(measured.contestants["model"].log_p)
     held, size = measure_sets(calibration, p, rows.y, _EVERY)
     coverage, mean_size, single = (values @ rows.weight / len(rows) for values in (held, size, size == 1))
     some = [_EVERY.index(asked) for asked in _ASKED]
