@@ -67,7 +67,7 @@ def test_a_link_of_ones_own():
     assert LegendreHead(6, 5, link=link).link is link
     with pytest.raises(ValueError, match="n_classes=4"):
         LegendreHead(6, 4, link=link)
-    with pytest.raises(ValueError, match="without run axes"):
+    with pytest.raises(ValueError, match="must have no run axes"):
         LegendreLink(5, link=CompositeLink(5, run_shape=(2,)))
 
 

@@ -21,7 +21,9 @@ def as_json(value: object, name: str) -> Any:
     >>> as_json({"accuracy": np.float64(97.5), "counts": np.array([3, 4])}, "run")
     {'accuracy': 97.5, 'counts': [3, 4]}
     """
-    if isinstance(value, np.generic | np.ndarray | torch.Tensor):
+    if isinstance(value, np.floating):  # also of more than 64 bits, which have no type of Python
+        value = float(value)
+    elif isinstance(value, np.generic | np.ndarray | torch.Tensor):
         value = value.tolist()
     if value is None or isinstance(value, bool | str | int):
         return value

@@ -485,10 +485,10 @@ class LinearLinkClassifier(LinearPredictor):
             noise = found.make_training_noise()
         link = clean_link(link)  # one that was found by a search has the noise that it was trained with
         alpha, link_alpha = strengths
-        if fresh and math.isinf(link_alpha):
-            link = SoftmaxLink(n_classes)
-        if isinstance(link, SoftmaxLink):
+        if isinstance(link, SoftmaxLink):  # or a link of a user's own that derives from it
             link_alpha = math.inf
+        elif fresh and math.isinf(link_alpha):
+            link = SoftmaxLink(n_classes)
         return Plan(with_noise(link, noise), (alpha, link_alpha), noise, found, precision)
 
     def _set_fitted(
