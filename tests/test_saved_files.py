@@ -25,7 +25,8 @@ from legendretron.estimators.resuming import ChosenStrengths
 from legendretron.links import load_link, save_link
 from legendretron.losses import CanonicalLoss, load_loss, save_loss
 from legendretron.training.checkpoint import load_checkpoint, save_checkpoint
-from legendretron.tuning import Candidate, Tuning
+from legendretron.tuning.problem import Candidate
+from legendretron.tuning.table import Tuning
 from legendretron.tuning.wrong_labels import FoundNoise
 from tests.catalogue import make_link, normal
 from tests.estimators.tiny_models import FITTED

@@ -13,7 +13,7 @@ from sklearn.model_selection import KFold
 from legendretron import LegendreNetClassifier, LegendreTronClassifier, MultinomialLogisticClassifier, TableClassifier
 from legendretron.estimators.validation_split import validation_split
 from legendretron.estimators.votes import combine_votes
-from legendretron.tuning import make_folds
+from legendretron.tuning.folds import make_folds
 
 X, Y = make_classification(300, 5, n_informative=4, n_redundant=0, n_classes=3, random_state=0)
 ONE_HOT = np.eye(3)[Y]

@@ -6,7 +6,7 @@ import torch
 
 from legendretron.links import CompositeLink
 from legendretron.training import as_features
-from legendretron.tuning import make_folds
+from legendretron.tuning.folds import make_folds
 from legendretron.tuning.problem import TuningProblem
 
 

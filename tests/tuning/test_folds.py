@@ -5,7 +5,7 @@ import pytest
 from sklearn.model_selection import GroupKFold, KFold, ShuffleSplit
 
 from legendretron.tuning import folds as module
-from legendretron.tuning import make_folds
+from legendretron.tuning.folds import make_folds
 
 X = np.zeros((100, 1))
 y = np.repeat([0, 1, 2], [60, 30, 10])

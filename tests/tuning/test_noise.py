@@ -12,10 +12,10 @@ from sklearn.datasets import load_wine
 from legendretron import MultinomialLogisticClassifier
 from legendretron.datasets import flip_labels, pair_transition, symmetric_noise
 from legendretron.links import SymmetricNoise, TransitionNoise
-from legendretron.tuning import tune
 from legendretron.tuning.logistic_path import LogisticPath
 from legendretron.tuning.noise_matrix import estimate_matrix, has_pattern
 from legendretron.tuning.problem import LabeledRows, Trees, link_candidates
+from legendretron.tuning.tune import tune
 from legendretron.tuning.wrong_labels import (
     LEAST_SHARE,
     SLACK,

@@ -15,11 +15,11 @@ from legendretron import MultinomialLogisticClassifier
 from legendretron.datasets import symmetric_noise
 from legendretron.training import as_features
 from legendretron.training.progress import Progress
-from legendretron.tuning import link_search, logistic_path, tune
+from legendretron.tuning import link_search, logistic_path
 from legendretron.tuning.logistic_path import LogisticPath
 from legendretron.tuning.problem import Candidate, link_candidates
 from legendretron.tuning.table import COLUMNS
-from legendretron.tuning.tune import FALLBACK_ALPHA
+from legendretron.tuning.tune import FALLBACK_ALPHA, tune
 from tests.tuning.conftest import bent_data, logistic_data
 
 LINKS = link_candidates(None, None)

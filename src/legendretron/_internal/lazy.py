@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from types import ModuleType
 from typing import Any
 
 
@@ -38,27 +37,3 @@ def lazy_names(
         return value
 
     return get, lambda: sorted({*sys.modules[package].__all__, *(name for name in names if "." not in name)})
-
-
-class _Deferred(ModuleType):
-    """A module that is imported when one of its names is used."""
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") and name != "__path__":  # asked of every module by inspect, which torch calls
-            raise AttributeError(name)
-        if sys.modules.get(self.__name__) is self:
-            del sys.modules[self.__name__]
-        return getattr(importlib.import_module(self.__name__), name)
-
-
-def defer_import(name: str) -> None:
-    """Import a module only if one of its names is used, for modules that others import at their top without need.
-
-    Examples
-    --------
-    >>> defer_import("colorsys")
-    >>> import colorsys
-    >>> colorsys.rgb_to_yiq(0.0, 0.0, 0.0)
-    (0.0, 0.0, 0.0)
-    """
-    sys.modules.setdefault(name, _Deferred(name))

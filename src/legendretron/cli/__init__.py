@@ -7,8 +7,6 @@ import json
 import sys
 from collections.abc import Sequence
 
-from legendretron._internal.lazy import defer_import
-
 __all__ = ["main"]
 
 
@@ -35,7 +33,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if arguments is None:
         # most objects come from imports and stay: looking for garbage among them would take a tenth of the time
         gc.set_threshold(100_000, 50, 100)
-        defer_import("scipy.stats")
     try:
         from legendretron.cli.app import app
         from legendretron.cli.errors import run

@@ -47,9 +47,11 @@ from legendretron.links import LabelNoise, Link, NoisyLink, SoftmaxLink, clean_l
 from legendretron.training import LinearModel, Sample, TrainingResult, TrainingSettings, as_features, train
 from legendretron.training.features import Features
 from legendretron.training.threads import threads_for
-from legendretron.tuning import Candidate, Tuning, make_folds, tune
-from legendretron.tuning.problem import TuningProblem, link_candidates
+from legendretron.tuning.folds import make_folds
+from legendretron.tuning.problem import Candidate, TuningProblem, link_candidates
 from legendretron.tuning.rules import link_folds_for, steps_for
+from legendretron.tuning.table import Tuning
+from legendretron.tuning.tune import tune
 
 #: Strengths and learning rate of ``partial_fit``, which has no held-out rows to choose them on.
 _ONLINE_ALPHA, _ONLINE_RATE = 1e-4, 0.01

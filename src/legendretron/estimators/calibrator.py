@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import cross_val_predict
 from sklearn.utils import get_tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import (
@@ -249,7 +250,6 @@ class LegendreCalibrator(SavedModel, ProbabilityClassifier):
         else:
             weighted = sample_weight is not None and has_fit_parameter(self.estimator, "sample_weight")
             params = {"sample_weight": weight} if weighted else {}
-            from sklearn.model_selection import cross_val_predict  # slow to import
 
             scores = cross_val_predict(clone(self.estimator), X, y, method=method, params=params or None)
             self.estimator_ = clone(self.estimator).fit(X, y, **params)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from sklearn.model_selection import check_cv
 from sklearn.utils.validation import check_is_fitted
 
 from legendretron.estimators.classes import swap_classes, swap_labels
@@ -204,7 +205,6 @@ class LabelQuality(ProbabilityClassifier):
     def _out_of_fold(self, X: Any, y: np.ndarray, cv: Any, groups: Any) -> np.ndarray:
         """Log-probabilities of each row by a model that has not seen it."""
         check_is_fitted(self)
-        from sklearn.model_selection import check_cv  # slow to import
 
         folds = list(check_cv(cv, y, classifier=True).split(X, y, groups))
         times = np.bincount(np.concatenate([test for _, test in folds]), minlength=len(y))

@@ -25,8 +25,7 @@ from legendretron.estimators.standardization import Standardized
 from legendretron.links import Link, SoftmaxLink
 from legendretron.links.persistence import link_from_state, link_to_state
 from legendretron.training import History
-from legendretron.tuning import Tuning
-from legendretron.tuning.table import check_strengths
+from legendretron.tuning.table import Tuning, check_strengths
 
 _PRECISIONS = {np.dtype(np.float32): torch.float32, np.dtype(np.float64): torch.float64}
 _MOMENTS = ("first", "second", "count")

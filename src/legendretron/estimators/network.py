@@ -40,8 +40,7 @@ from legendretron.networks.inputs import NetworkInputs
 from legendretron.networks.model import FoldSettings, NetworkModel
 from legendretron.networks.predictor import LinearScores, NetworkScores
 from legendretron.training import History, TrainingResult, as_features
-from legendretron.tuning import make_folds
-from legendretron.tuning.folds import Fold
+from legendretron.tuning.folds import Fold, make_folds
 from legendretron.tuning.logistic_path import LogisticPath, PathPoint
 from legendretron.tuning.problem import LabeledRows, TuningProblem
 from legendretron.tuning.rules import link_folds_for

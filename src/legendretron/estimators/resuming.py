@@ -17,8 +17,8 @@ from sklearn.base import BaseEstimator
 from legendretron._internal.fields import OBJECT, array, check_fields, optional
 from legendretron.links.persistence import link_from_state, link_to_state
 from legendretron.training.checkpoint import load_checkpoint, save_checkpoint
-from legendretron.tuning import Tuning
 from legendretron.tuning.link_search import FittedLink
+from legendretron.tuning.table import Tuning
 
 _KIND = "choice of strengths"
 #: Parameters that do not change the result; of random_state, the seeds drawn from it count.

@@ -32,7 +32,7 @@ from legendretron.training.batches import Rows, StreamBatches
 from legendretron.training.checkpoint import CheckpointStore
 from legendretron.training.engine import train_batches
 from legendretron.training.layout import JointError, Layout
-from legendretron.tuning import Tuning
+from legendretron.tuning.table import Tuning
 
 #: Rows that strengths are chosen on, and bytes of their features at most.
 SAMPLE_ROWS = 100_000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from sklearn.model_selection import train_test_split
 
 from legendretron._internal.parameters import ParameterError
 
@@ -22,7 +23,6 @@ def validation_split(
         originals, first = np.unique(copies[rows], return_index=True)
         train, held_out = validation_split(originals, labels[first], fraction, seed)
         return rows[np.isin(copies[rows], train)], rows[np.isin(copies[rows], held_out)]
-    from sklearn.model_selection import train_test_split  # slow to import
 
     try:
         train, held_out = train_test_split(rows, test_size=fraction, stratify=labels, random_state=seed)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
+from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
@@ -53,7 +54,7 @@ def single(display: str, given: Any) -> Any:
 def core(estimator: Any, X: Any = None) -> tuple[Any, Any]:
     """Return the classifier inside pipelines, searches and classifiers of tables, and the features as it gets them."""
     while True:
-        if hasattr(estimator, "named_steps"):  # a pipeline, whose class is slow to import
+        if isinstance(estimator, Pipeline):
             if X is not None:
                 X = estimator[:-1].transform(X) if len(estimator) > 1 else X
             estimator = estimator[-1]

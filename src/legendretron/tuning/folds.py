@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from sklearn.model_selection import StratifiedGroupKFold, check_cv
 
 from legendretron.tuning.rules import FOLDS, ONE_SPLIT_FROM, REPEATS, TOLD_APART
 
@@ -24,13 +25,6 @@ def make_folds(
     ``rows`` are those that count, and ``groups`` those whose rows must not be divided. If some of the n rows are copies of
     one, ``copies`` has the number of that one, from 0 and rising; copies are not divided. ``cv`` and ``groups`` are then
     about the rows without copies, and their labels are those of the first copies.
-
-    Examples
-    --------
-    >>> y = np.arange(20) % 2
-    >>> folds = make_folds(4, np.zeros((20, 1)), y, np.arange(20), groups=None, seed=0)
-    >>> [len(held_out) for _, held_out in folds]
-    [5, 5, 5, 5]
     """
     if copies is None:
         splits = _split(cv, X, y, rows, groups, seed)
@@ -55,11 +49,7 @@ def _split(cv: Any, X: Any, y: np.ndarray, rows: np.ndarray, groups: Any, seed: 
         if groups.shape != (len(y),):
             raise ValueError(f"groups must have one entry per row, {len(y)}, got shape {groups.shape}.")
     if not (cv is None or isinstance(cv, int | np.integer)):
-        given = cv
-        if not isinstance(cv, list):
-            from sklearn.model_selection import check_cv  # slow to import
-
-            given = check_cv(cv, y, classifier=True).split(X, y, groups)
+        given = check_cv(cv, y, classifier=True).split(X, y, groups)
         parts = ([np.asarray(part) for part in split] for split in given)
         indices = ([np.flatnonzero(part) if part.dtype == bool else part for part in split] for split in parts)
         return [(train[np.isin(train, rows)], held[np.isin(held, rows)]) for train, held in indices]
@@ -73,8 +63,6 @@ def _split(cv: Any, X: Any, y: np.ndarray, rows: np.ndarray, groups: Any, seed: 
     if n_folds < 2:  # every class has a single row
         return []
     if groups is not None:
-        from sklearn.model_selection import StratifiedGroupKFold  # slow to import
-
         splitter = StratifiedGroupKFold(n_folds, shuffle=True, random_state=seed)
         return [(rows[a], rows[b]) for a, b in splitter.split(np.zeros(len(rows)), labels, groups[rows])]
     # fits are cheap if there are few rows, and no more parameters

@@ -27,13 +27,7 @@ LINK_ALPHA = 1e-4
 
 
 class Candidate(NamedTuple):
-    """Strengths on ``W`` and on the link; an infinite one leaves nothing of the link: logistic regression.
-
-    Examples
-    --------
-    >>> Candidate(alpha=0.01, link_alpha=math.inf).is_logistic
-    True
-    """
+    """Strengths on ``W`` and on the link; an infinite one leaves nothing of the link: logistic regression."""
 
     alpha: float
     link_alpha: float

@@ -74,14 +74,7 @@ def _held_out_from_state(state: dict[str, Any]) -> LabeledRows:
 
 @dataclass
 class Tuning:
-    """Candidates with their cross-validated log-loss.
-
-    Examples
-    --------
-    >>> from legendretron.tuning import Candidate
-    >>> Tuning(Candidate(0.01, 0.001)).chosen.alpha
-    0.01
-    """
+    """Candidates with their cross-validated log-loss."""
 
     chosen: Candidate  #: the strengths to train with
     rows: list[dict[str, Any]] = field(default_factory=list)  #: one per candidate and stage

@@ -30,16 +30,6 @@ def tune(problem: TuningProblem, links: list[Candidate], *, logistic: bool, alph
 
     ``links`` are penalties to try with a learned link, and ``logistic`` says whether logistic regression is a candidate, too;
     one of them is needed. ``alpha`` is the penalty of logistic regression, if it is given.
-
-    Examples
-    --------
-    Estimators call it if a penalty is ``"auto"``, and store the result:
-
-    >>> from sklearn.datasets import load_iris
-    >>> from legendretron import MultinomialLogisticClassifier
-    >>> clf = MultinomialLogisticClassifier(cv=3).fit(*load_iris(return_X_y=True))
-    >>> bool(clf.alpha_ == clf.tuning_["alpha"][0])
-    True
     """
     tuning = Tuning(Candidate(FALLBACK_ALPHA if alpha is None else alpha, math.inf) if logistic else links[0])
     if not problem.folds:

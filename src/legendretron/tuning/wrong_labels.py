@@ -27,6 +27,7 @@ import numpy as np
 import torch
 from scipy.optimize import brentq
 from scipy.special import ndtr
+from scipy.stats import binomtest
 from torch import Tensor
 
 from legendretron._internal.fields import check_fields, number
@@ -243,8 +244,6 @@ def bound_share(trees: Trees) -> tuple[float, float]:
 
     By Wilson's score interval of that part of the rows, a half, a quarter and so on, which gives the least upper limit.
     """
-    from scipy.stats import binomtest  # slow to import
-
     surest = np.argsort(-trees.proba.max(1), kind="stable")
     wrong = np.cumsum((trees.proba.argmax(1) != trees.labels)[surest])
     level, limits, n = float(2 * ndtr(SURE_ERRORS) - 1), [(0.0, 1.0)], len(wrong) // 2
