@@ -266,13 +266,16 @@ def test_a_pattern_in_few_rows(make_problem):
     assert found[1].noise_matrix is None
 
 
-def test_no_pattern_is_found_in_labels_by_chance(make_problem):
-    """Most labels are wrong where trees are surest, which is no pattern: trees are sure of nothing."""
-    rng = np.random.default_rng(0)
-    problem = make_problem(rng.normal(size=(120, 3)), rng.integers(0, 3, 120), find_noise="if it helps")
-    assert bound_share(problem.trees)[0] > LEAST_SHARE
-    path = LogisticPath(problem)
-    assert not has_pattern(path, path.search(), symmetric=False)
+def test_labels_by_chance_have_a_pattern_at_most_by_chance(make_problem):
+    """Labels are wrong where trees are surest, but a matrix explains them no better than it would explain any."""
+    found = []
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        problem = make_problem(rng.normal(size=(120, 3)), rng.integers(0, 3, 120), find_noise="if it helps")
+        assert bound_share(problem.trees)[0] > LEAST_SHARE
+        path = LogisticPath(problem)
+        found.append(has_pattern(path, path.search(), symmetric=False))
+    assert sum(found) <= 1
 
 
 def test_known_noise_changes_the_path(make_problem):
