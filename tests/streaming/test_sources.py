@@ -205,6 +205,7 @@ def test_loaders_must_not_shuffle():
         ([(np.full((2, 1), 1e308) * [[1], [-1]], np.arange(2))], "too large to take a variance"),
         ([(np.eye(2), np.arange(2)), (scipy.sparse.csr_array(np.eye(2)), np.arange(2))], "is sparse, unlike"),
         ([(scipy.sparse.csr_array([[0.0, np.nan], [0, 1]]), np.arange(2))], "feature 1 holds a missing value"),
+        (np.eye(2), r"a ndarray alone has no labels; give \(X, y\)"),
     ],
 )
 def test_bad_batches(batches, message):
