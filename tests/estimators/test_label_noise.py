@@ -292,8 +292,9 @@ def test_a_warm_start_keeps_what_was_found(found):
     np.testing.assert_array_equal(clf.noise_matrix_, matrix)
     assert (clf.predict(X_NOISY) == Y_TRUE).mean() > 0.93
     before = clf.predict_proba(X_NOISY)
-    with pytest.raises(ValueError, match="continues with the label noise that was found in the first fit"):
-        clf.set_params(label_noise=0.3).fit(X_NOISY, Y_NOISY)
+    for changed in (0.3, None):
+        with pytest.raises(ValueError, match="continues with the label noise that was found in the first fit"):
+            clf.set_params(label_noise=changed).fit(X_NOISY, Y_NOISY)
     np.testing.assert_array_equal(clf.predict_proba(X_NOISY), before)
 
 

@@ -546,7 +546,7 @@ class LinearLinkClassifier(LinearPredictor):
         before = self._noise if resume else None
         in_training = is_learned(self.label_noise) and not tuned and not online and self._strengths().fixed
         if before is not None and not before.known and not in_training:
-            if known is not None:
+            if known is not None or self.label_noise is None:
                 raise ValueError(
                     "training continues with the label noise that was found in the first fit, but label_noise has "
                     "been changed since; set warm_start=False, or clone the estimator, to start over."

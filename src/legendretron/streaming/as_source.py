@@ -377,7 +377,9 @@ def as_source(
             data, RecordReader(target, None if features is None else tuple(features), weight, tuple(drop))
         )
     if hasattr(data, "shape"):
-        raise ValueError(f"a {type(data).__name__} alone has no labels; give (X, y), or use fit, as the table is in memory.")
+        raise ValueError(
+            f"a {type(data).__name__} alone has no labels; give (X, y), or use fit, as the table is in memory."
+        )
     if isinstance(data, Iterable) and not isinstance(data, str | bytes | dict):
         _no_columns(columns, "batches of arrays")
         return IterableSource(data)
