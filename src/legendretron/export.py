@@ -57,14 +57,17 @@ def onnx_model(module: nn.Module, example: Tensor, inputs: str, outputs: list[st
 @contextmanager
 def _quietly() -> Iterator[None]:
     """Silence the exporter's messages about its internals."""
-    disabled = logging.root.manager.disable
-    logging.disable(logging.WARNING)
+    loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings(), redirect_stdout(io.StringIO()):  # older versions of onnxscript print
             warnings.simplefilter("ignore")
             yield
     finally:
-        logging.disable(disabled)
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
 
 
 def export_onnx(module: nn.Module, path: str | Path, example: Tensor) -> None:

@@ -223,8 +223,8 @@ def test_the_target_is_no_feature(run, tables, tmp_path):
 
 
 @pytest.mark.parametrize(("share", "rows", "message"), [
-    (0.1, "x y x y x y z", "0.1 of 7 rows: The least populated class"),
-    (0.1, "x y x y x y", "0.1 of 6 rows: The test_size = 1 should be"),
+    (0.1, "x y x y x y z", "0.1 of 7 rows: a class has one row"),
+    (0.1, "x y x y x y", "0.1 of 6 rows: that is 1, but at least 2 are needed"),
 ])  # fmt: skip
 def test_shares_that_cannot_be_held_out(run, tmp_path, share, rows, message):
     lines = [f"{i},{i % 3},{label}" for i, label in enumerate(rows.split())]

@@ -339,7 +339,7 @@ def test_a_warm_start_takes_strengths_that_are_given_later():
     clf = LegendreTronClassifier(warm_start=True, random_state=0, cv=2, max_epochs=2).fit(X, y)
     assert clf.link_alpha_ == math.inf
     assert clf.set_params(alpha=10.0).fit(X, y).alpha_ == 10.0
-    with pytest.raises(ValueError, match="link_alpha asks for another; set warm_start=False"):
+    with pytest.raises(ValueError, match="link_alpha has been changed; set warm_start=False"):
         clf.set_params(link_alpha=1e-3).fit(X, y)
 
 

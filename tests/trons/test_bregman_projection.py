@@ -120,6 +120,9 @@ def test_cheap_pass_without_bounds_on_values():
 
 @pytest.mark.parametrize(("change", "message"), [
     ({"lower": 0.6}, "asks for a rise of 1.2 over the range of x, which does not fit between the bounds on values"),
+    ({"y_min": 2.0, "y_max": 3.0}, r"must lie in the generator's domain, \(0.0, 1.0\), got "),
+    ({"y_min": -1.0}, "must lie in the generator's domain"),
+    ({"y_max": 1.5}, "must lie in the generator's domain"),
     ({"y_min": 1.0, "y_max": 1.0}, "leave no values inside the generator's domain"),
     ({"v": [0.2, 0.5, 1.0]}, "v must lie where the generator's derivative is finite"),
 ])  # fmt: skip
@@ -128,7 +131,6 @@ def test_what_is_refused(change, message):
     u = bregman_projection(**given, lower=0.4)  # what comes back is inside the domain, or an error
     assert 0 < u[0] < u[-1] < 1
     assert (np.diff(u) >= 0.4 - 1e-12).all()
-    np.testing.assert_array_equal(bregman_projection(**given, lower=0.4, y_min=-1.0, y_max=1.5), u)
     with pytest.raises(ValueError, match=message):
         bregman_projection(**{**given, **change})
 

@@ -275,9 +275,9 @@ class LegendreTronClassifier(LinearLinkClassifier):
             same = same and all(name == "init" or fitted.get(name) == value for name, value in given.items())
         if not same:
             raise ValueError(
-                f"training continues with the link of the first fit, {type(link).__name__} with {link.settings()}, but "
-                "link, link_params or link_alpha asks for another; set warm_start=False, or clone the estimator, to start "
-                "over."
+                f"training continues with the {'fixed' if was_fixed else 'learned'} link of the first fit, "
+                f"{type(link).__name__} with {link.settings()}, but link, link_params or link_alpha has been changed; set "
+                "warm_start=False, or clone the estimator, to start over."
             )
 
     def _strengths(self) -> Strengths:

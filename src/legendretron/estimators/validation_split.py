@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from sklearn.model_selection import train_test_split
 
@@ -27,8 +29,16 @@ def validation_split(
     try:
         train, held_out = train_test_split(rows, test_size=fraction, stratify=labels, random_state=seed)
     except ValueError as error:
+        counts = np.unique(labels, return_counts=True)[1]
+        if counts.min() < 2:
+            why = "a class has one row, but needs two, one to hold out and one to fit; leave out that row, or hold out none."
+        else:
+            held = math.ceil(fraction * len(rows))
+            why = (
+                f"that is {held}, but at least {len(counts)} are needed, one of each class, and as many to fit; give another "
+                "share, or hold out none."
+            )
         raise ValidationSplitError(
-            "early_stopping",
-            f"cannot hold out a share of {fraction:g} of {len(rows)} rows: {error} Give another share, or leave it out.",
+            "early_stopping", f"cannot hold out a share of {fraction:g} of {len(rows)} rows: {why}"
         ) from error
     return train, held_out

@@ -7,6 +7,7 @@ An observed label is drawn from the row of a **transition matrix** :math:`T` tha
 from __future__ import annotations
 
 import math
+import reprlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from numbers import Real
@@ -443,7 +444,7 @@ def known_noise(
         raise ParameterError(
             "label_noise",
             "must be a share of wrong labels such as 0.2, or a matrix of transition probabilities of shape "
-            f"({n_classes}, {n_classes}), a row for each true class, got {label_noise!r}.",
+            f"({n_classes}, {n_classes}), a row for each true class, got {reprlib.repr(label_noise)}.",
         )
     try:
         return TransitionNoise(matrix, device=device, dtype=dtype)

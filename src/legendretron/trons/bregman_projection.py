@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Real
 
 import numpy as np
 import torch
@@ -112,7 +113,7 @@ def bregman_projection(
     generator : BregmanGenerator
         The convex function.
     sample_weight, lower, upper, y_min, y_max
-        As in :func:`~legendretron.trons.lipschitz_isotonic`. Values lie inside the generator's domain in any case.
+        As in :func:`~legendretron.trons.lipschitz_isotonic`. The bounds on values must lie in the generator's domain.
 
     Returns
     -------
@@ -125,6 +126,10 @@ def bregman_projection(
     >>> np.diff(u).round(6)
     array([0.3, 0. ])
     """
+    for name, bound in (("y_min", y_min), ("y_max", y_max)):
+        inside = isinstance(bound, Real) and (np.isinf(bound) or generator.domain[0] <= bound <= generator.domain[1])
+        if bound is not None and not inside:
+            raise ValueError(f"{name} must lie in the generator's domain, {generator.domain}, got {bound!r}.")
     # not at the ends of the domain, from where the derivative pushes away without bound
     low, high = generator.domain[0] + _EDGE, generator.domain[1] - _EDGE
     low, high = low if y_min is None else max(y_min, low), high if y_max is None else min(y_max, high)

@@ -2,6 +2,8 @@ r"""Lipschitz isotonic regression: least squares under lower and upper bounds on
 
 from __future__ import annotations
 
+from numbers import Real
+
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.isotonic import isotonic_regression
@@ -35,10 +37,14 @@ class SlopePoints:
                 raise ValueError(f"{name} must be finite, got NaN or infinite entries.")
         if (weight < 0).any() or not weight.any():
             raise ValueError("sample_weight must not be negative, nor zero for all points.")
-        if not (0.0 <= lower <= upper and upper > 0.0 and lower < np.inf):
+        numbers = all(isinstance(slope, Real) for slope in (lower, upper))
+        if not (numbers and 0.0 <= lower <= upper and upper > 0.0 and lower < np.inf):
             raise ValueError(
                 f"slopes must satisfy 0 <= lower <= upper and upper > 0, got lower={lower!r}, upper={upper!r}."
             )
+        for name, bound in (("y_min", y_min), ("y_max", y_max)):
+            if bound is not None and not isinstance(bound, Real):
+                raise ValueError(f"{name} must be a number or None, got {bound!r}.")
         low, high = -np.inf if y_min is None else float(y_min), np.inf if y_max is None else float(y_max)
         if not low <= high or low == np.inf or high == -np.inf:
             raise ValueError(
