@@ -36,8 +36,7 @@ class MatrixEstimate(NamedTuple):
 
     held_out: Tensor  #: of held-out rows
     training: Tensor  #: of rows that were trained on
-    likelihood: float  #: weighted mean over held-out rows of the log-probabilities of labels
-    gain: float  #: what the matrix adds to that
+    likelihood: float  #: weighted sum over held-out rows of the log-probabilities of labels
 
     @property
     def mean(self) -> Tensor:
@@ -61,11 +60,10 @@ def estimate_matrices(held_out: LabeledRows, training: LabeledRows, start: Tenso
     """The likeliest matrices, with the power of the probabilities that explains held-out labels best."""
     sharp = held_out.to_power(torch.tensor(_POWERS).to(held_out.log_p)[:, None, None])
     matrices = estimate_matrix(sharp, start)
-    weight = held_out.weight / held_out.weight.sum()
-    likelihoods, without = _observe(sharp, matrices) @ weight, sharp.label_log_p @ weight
+    likelihoods = _observe(sharp, matrices) @ held_out.weight
     best = int(likelihoods.argmax())
     seen = estimate_matrix(training.to_power(_POWERS[best]), start)
-    return MatrixEstimate(matrices[best], seen, float(likelihoods[best]), float(likelihoods[best] - without.max()))
+    return MatrixEstimate(matrices[best], seen, float(likelihoods[best]))
 
 
 def estimate_matrix(rows: LabeledRows, start: Tensor) -> Tensor:
@@ -89,17 +87,16 @@ def estimate_matrix(rows: LabeledRows, start: Tensor) -> Tensor:
 def has_pattern(path: LogisticPath, plain: PathPoint, *, symmetric: bool) -> bool:
     """Whether held-out labels may have a transition matrix, by a fit without noise; ``symmetric`` if they have a rate.
 
-    They may if labels are surely wrong where trees are sure, no rate explains it, and a matrix explains more than any would.
-    Else a matrix is estimated on one half of the held-out rows and scored on the other.
+    They may if labels are surely wrong where trees are sure, and no rate explains it. Else a matrix is estimated on one half
+    of the held-out rows and judged on the other, so one with too many entries for the rows loses.
     """
     problem = path.problem
     # of two classes, a matrix cannot be told from symmetric noise and a bias
     if problem.n_classes == 2 or problem.features.n_rows < ROWS_PER_PARAMETER * problem.n_classes**2:
         return False
-    held_out, seen = path.predict(plain.fitted)
-    wrong = not symmetric and bound_share(problem.trees)[0] >= LEAST_SHARE
-    if wrong and estimate_matrices(held_out, seen, _symmetric(problem, LEAST_SHARE)).gain > _gain_by_chance(path):
+    if not symmetric and bound_share(problem.trees)[0] >= LEAST_SHARE:
         return True
+    held_out, seen = path.predict(plain.fitted)
     estimate, by_rate = estimate_rates(held_out, seen, _POWERS)
     start = _symmetric(problem, estimate.rate)
     half = torch.arange(len(held_out.labels), device=held_out.labels.device) % 2 == 0
@@ -133,17 +130,15 @@ def find_matrix(
     for number in range(_ROUNDS):
         known = replace(problem, known_noise=TransitionNoise(estimate.mean), find_noise="never")
         with_matrix = LogisticPath(known, path.alpha, path.n_noise_folds)
-        best = with_matrix.search() if number == 0 else with_matrix.fit(best.alpha, best.fitted)
+        # not from the fit before: with noise nothing is convex, and a fit to another matrix may lead astray
+        best = with_matrix.search() if number == 0 else with_matrix.fit(best.alpha)
         held_out, training = with_matrix.predict(best.fitted)
         estimate = estimate_matrices(held_out, training, start)
     away = path.held_out.difference(plain.losses, best._replace(doubt=plain.doubt).losses)
-    helps = _is_possible(estimate.mean, problem) and away.mean - _gain_by_chance(path) > SURE_ERRORS * away.error
+    # on the rows that it was estimated from, each free entry of a matrix gains half a unit of log-likelihood by chance
+    by_chance = 0.5 * problem.n_classes * (problem.n_classes - 1) / path.held_out.n_rows
+    helps = _is_possible(estimate.mean, problem) and away.mean - by_chance > SURE_ERRORS * away.error
     return (estimate.mean, estimate.describe(held_out.labels)) if helps or asked else None
-
-
-def _gain_by_chance(path: LogisticPath) -> float:
-    """What a matrix adds to the mean log-probability of the labels that it was estimated from: half a unit an entry."""
-    return 0.5 * path.problem.n_classes * (path.problem.n_classes - 1) / path.held_out.n_rows
 
 
 def _observe(rows: LabeledRows, matrix: Tensor) -> Tensor:
