@@ -78,7 +78,7 @@ def fit_logistic(
     r"""Minimize :math:`-\sum_i w_{ri} \log p_{y_i}(x_i) + \tfrac{\alpha_r}{2} |W_r|^2` for all runs ``r``.
 
     By Newton's method if the data are small, else by L-BFGS, for tables of many rows and few features with the Hessian of
-    some rows to begin with; with noise in small data, and a start that is not zero, with that of all rows.
+    some rows to begin with; with noise in small data, with that of all rows.
 
     Parameters
     ----------
@@ -142,13 +142,14 @@ def fit_logistic(
         x[:, -1] = torch.logit(rate, eps=1e-6)
     metric: Newton | Whitened | LBFGS
     noisy = rate is not None or transition is not None
-    # nothing is convex with noise: from afar, steps of expectation-maximization find the better minimum
-    afar = start is None or not bool(start[0].any())
-    if by_newton and (learn_rate or not noisy or afar):
+    if by_newton and (learn_rate or not noisy):
         metric = Newton(objective, x)
     elif by_newton or sample_rows is not None:
+        from_zero = noisy and (start is None or not bool(start[0].any()))
         # with noise, the Hessian is only a bound: L-BFGS learns how far it is from the true one
-        metric = Whitened(objective, x, None if sample_rows is None else sample_rows.to(labels.device))
+        metric = Whitened(
+            objective, x, None if sample_rows is None else sample_rows.to(labels.device), from_zero=from_zero
+        )
     else:
         metric = LBFGS(x)
     end = descend(objective, metric, x, tol=tol, max_iter=max_iter, after_iteration=after_iteration)

@@ -11,8 +11,10 @@ from legendretron.training.descent import LBFGS
 from legendretron.training.features import DenseFeatures
 from legendretron.training.logistic_objective import Objective
 
-#: Iterations in which the Hessian of some rows is computed again, as the start may be far from the minimum.
+#: Iterations in which the Hessian is computed again, as the start may be far from the minimum.
 _RENEWED = (1, 2, 4, 8)
+#: The same with noise and a start at zero, where steps of expectation-maximization find the better minimum.
+_RENEWED_FROM_ZERO = range(1, 11)
 #: Added to its diagonal, relative to the mean of the diagonal.
 _RIDGE = 1e-6
 
@@ -123,12 +125,13 @@ class Whitened:
 
     A few thousand rows are enough for the curvature of a million. In the new coordinates the problem is well conditioned, and
     L-BFGS needs a few iterations instead of dozens. The Hessian is computed again in some of the first iterations, since the
-    start may be far from the minimum. With noise, where the matrix is only a bound, L-BFGS makes up for the difference.
+    start may be far from the minimum. With noise, where the matrix is only a bound, L-BFGS makes up for the difference;
+    ``from_zero`` says that the start has no weights, so that the first steps are of expectation-maximization alone.
     """
 
-    def __init__(self, objective: Objective, x: Tensor, which: Tensor | None) -> None:
+    def __init__(self, objective: Objective, x: Tensor, which: Tensor | None, *, from_zero: bool = False) -> None:
         self.x, self._hessian = x, _Hessian(objective, which)
-        self._iteration = 1
+        self._iteration, self._renewed = 1, _RENEWED_FROM_ZERO if from_zero else _RENEWED
         self._renew()
 
     def _renew(self) -> None:
@@ -146,7 +149,7 @@ class Whitened:
         """See :class:`~legendretron.training.descent.LBFGS`."""
         self.x = self.x + step
         self._iteration += 1
-        if self._iteration in _RENEWED:
+        if self._iteration in self._renewed:
             self._renew()
         else:
             new_step = (step.unsqueeze(1) @ self._factor).squeeze(1)

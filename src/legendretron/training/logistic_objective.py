@@ -71,17 +71,17 @@ class Objective:
         every_class: bool = False,
     ) -> None:
         self.known_rate, self.learn_rate, self.link = rate, learn_rate, link
-        self.columns = None if transition is None else transition.mT.contiguous()
+        self.transition = None if transition is None else transition.contiguous()
         assert isinstance(features, DenseFeatures | SparseFeatures)
         values = features.x if isinstance(features, DenseFeatures) else features.values
         self.features = features
-        self.compiled = transition is None and link is None and compiled_applies(values)
         self.labels, self.weights, self.alpha = labels.contiguous(), weights.contiguous(), alpha
         self.runs, self.d, self.k = len(alpha), features.n_features, n_classes - 1
         #: of the penalty on each feature's weights, (R, d)
         self.strength = alpha[:, None].expand(-1, self.d) if variance is None else alpha[:, None] * variance
         self.symmetric = symmetric and self.k > 1
         self.every_class = every_class and self.symmetric
+        self.compiled = link is None and compiled_applies(values) and (transition is None or not self.every_class)
         self.m = n_classes if self.every_class else self.k
         self.penalize_intercept = penalize_intercept
         self.parts = features.blocks(self.runs * n_classes)
@@ -136,10 +136,12 @@ class Objective:
         else:
             before, value, gradient = self._last
             moved = (before != flat).any(1)
-            value, gradient = value.clone(), gradient.clone()
-            if bool(moved.any()):
+            if bool(moved.all()):
+                value, gradient = self._evaluate(flat, slice(None))
+            elif bool(moved.any()):
+                value, gradient = value.clone(), gradient.clone()
                 value[moved], gradient[moved] = self._evaluate(flat[moved], moved)
-        self._last = flat.clone(), value.clone(), gradient.clone()
+        self._last = flat.clone(), value, gradient
         return value, gradient
 
     def _evaluate(self, flat: Tensor, which: Tensor | slice) -> tuple[Tensor, Tensor]:
@@ -158,7 +160,8 @@ class Objective:
         rates = torch.zeros_like(flat[:, 0]) if rate is None else rate
         gradient, of_weight = torch.zeros_like(flat), flat.new_zeros(self.d, width)
         totals, of_bias = np.zeros(2 * runs), np.zeros(width)
-        numbers = bias.contiguous().view(-1).numpy(), rates.contiguous().numpy()
+        matrix = flat.new_zeros(0) if self.transition is None else self.transition.view(-1)
+        numbers = bias.contiguous().view(-1).numpy(), rates.contiguous().numpy(), matrix.numpy()
         for part in self.parts:
             z = self.features.multiply(part, joined)
             log_loss_residuals(
@@ -193,10 +196,10 @@ class Objective:
                 z = z[..., :-1] - z[..., -1:]
             if self.link is not None:
                 nll, residual = _chunk_loss_of_link(z, labels, self.link)
-            elif self.columns is None:
+            elif self.transition is None:
                 nll, residual = _chunk_loss(z, labels)
             else:
-                nll, residual = _chunk_loss_with_matrix(z, self.columns[labels])
+                nll, residual = _chunk_loss_with_matrix(z, self.transition.mT[labels])
             if rate is not None:
                 nll, kept = observed_loss(nll, rate, self.k + 1)
                 residual.mul_(kept.unsqueeze(-1))
@@ -218,14 +221,12 @@ class Objective:
         weight, bias = self.split(flat)
         of_weight, of_bias = self.split(gradient)
         alpha, strength = self.alpha[which], self.strength[which].unsqueeze(-1)
-        stretched = weight * strength
-        value += 0.5 * torch.linalg.vecdot(stretched.view(len(flat), -1), weight.reshape(len(flat), -1))
+        if self.symmetric and not self.every_class:  # with the reference, whose weights are 0, columns are centered
+            stretched = strength * (weight - weight.sum(-1, keepdim=True) / (self.k + 1))
+        else:
+            stretched = strength * weight
+        value += 0.5 * torch.linalg.vecdot(stretched.flatten(1), weight.flatten(1))
         of_weight += stretched
-        if self.symmetric and not self.every_class:
-            total = weight.sum(-1, keepdim=True)
-            stretched = strength * total / (self.k + 1)
-            value -= 0.5 * (stretched * total).sum((1, 2))
-            of_weight -= stretched
         if self.penalize_intercept:
             away = bias[:, :-1] - bias[:, -1:] if self.every_class else bias
             value += 0.5 * alpha * away.square().sum(1)

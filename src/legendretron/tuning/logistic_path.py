@@ -102,7 +102,7 @@ class LogisticPath:
         return self.at(best)
 
     def _walk(self, side: float, end: float) -> float:
-        """Follow the path from 0 on until the loss is clearly above the least; return the exponent of the least."""
+        """Follow the path from 0 on until the loss has risen, without noise clearly; return the exponent of the least."""
         exponent = best = 0.0
         while (exponent := exponent + side) * side <= end * side:
             point, least = self.at(exponent), self.at(best)
@@ -110,8 +110,9 @@ class LogisticPath:
                 best = exponent
                 continue
             away = self.held_out.difference(point.losses, least.losses)
-            # where the loss is flat, weaker penalties may find a signal in directions of small variance
-            if not away.mean <= max(SURE_ERRORS * away.error, LEAST_GAIN * self.loss(least)):
+            # where the loss is flat, weaker penalties may find a signal in directions of small variance; with noise, they
+            # explain wrong labels
+            if self.problem.known_noise or away.mean > max(SURE_ERRORS * away.error, LEAST_GAIN * self.loss(least)):
                 break
         return best
 

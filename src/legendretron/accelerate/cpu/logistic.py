@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from legendretron.accelerate.cpu.compiling import at, cached, put
-from legendretron.accelerate.cpu.softmax import log_loss
+from legendretron.accelerate.cpu.softmax import log_loss, log_loss_with_matrix
 from legendretron.accelerate.cpu.vector_code import vector_function
 from legendretron.accelerate.cpu.vectors import fill
 
@@ -41,13 +41,14 @@ def sparse_product(starts, columns, values, weight, out, first, last, m):
 
 
 @cached
-def log_loss_residuals(z, labels, shares, bias, rates, runs, m, with_reference, totals, bias_sums):
+def log_loss_residuals(z, labels, shares, bias, rates, matrix, runs, m, with_reference, totals, bias_sums):
     """Log-losses of rows, and what the gradients of ``W`` and ``b`` are sums of.
 
     ``z`` (n, runs, m) holds log-odds without ``bias`` (runs, m), and becomes ``shares`` (n, runs) times the residuals of
-    :func:`log_loss`. ``with_reference`` is for one more class, the last, whose log-odds are 0. Added to are ``totals``
-    (2, runs), sums of the losses and of the slopes in the logit of the rate of noise, and ``bias_sums`` (runs, m), those of
-    the residuals; both in float64.
+    :func:`log_loss`. ``with_reference`` is for one more class, the last, whose log-odds are 0. Noise has the ``rates`` of the
+    runs or, if it is not empty, a transition ``matrix`` (C, C), which needs the reference. Added to are, both in float64,
+    ``totals`` (2, runs), sums of the losses and of the slopes in the logit of the rate, and ``bias_sums`` (runs, m), those of
+    the residuals.
     """
     n, kind = labels.shape[0], z.dtype.type
     n_classes = m + 1 if with_reference else m
@@ -56,6 +57,7 @@ def log_loss_residuals(z, labels, shares, bias, rates, runs, m, with_reference, 
     top, total, best, own = (
         np.empty(_ROWS, z.dtype), np.empty(_ROWS, z.dtype), np.empty(_ROWS, z.dtype), np.empty(_ROWS, z.dtype),
     )  # fmt: skip
+    exponentials = np.empty(turned.shape[0] if matrix.shape[0] else 0, z.dtype)
     for first in range(0, n, _ROWS):
         rows = min(_ROWS, n - first)
         for r in range(runs):
@@ -67,9 +69,14 @@ def log_loss_residuals(z, labels, shares, bias, rates, runs, m, with_reference, 
                 fill(turned, m * _ROWS, _ROWS, kind(0))
             for j in range(rows):
                 put(weights, j, at(shares, (first + j) * runs + r))
-            loss, _, grad_rate = log_loss(
-                turned, 0, n_classes, at(rates, r), labels, first, weights, 0, rows, top, total, best, own, _ROWS
-            )
+            if matrix.shape[0]:
+                loss, _, grad_rate = log_loss_with_matrix(
+                    turned, 0, m, matrix, labels, first, weights, 0, rows, exponentials, top, total, best, _ROWS
+                )
+            else:
+                loss, _, grad_rate = log_loss(
+                    turned, 0, n_classes, at(rates, r), labels, first, weights, 0, rows, top, total, best, own, _ROWS
+                )
             totals[r] += loss
             totals[runs + r] += grad_rate
             for k in range(m):

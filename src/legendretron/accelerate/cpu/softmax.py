@@ -117,7 +117,9 @@ def log_loss(y, py, n_classes, rate, labels, p_label, weights, p_weight, n, top,
 
 
 @compiled
-def log_loss_with_matrix(y, py, n_out, matrix, labels, weights, first, n, e, top, total, best, width):
+def log_loss_with_matrix(
+    y, py, n_out, matrix, labels, p_label, weights, p_weight, n, e, top, total, best, width
+):  # fmt: skip
     """As :func:`log_loss`, with a transition matrix of noise: ``q = T' p``.
 
     The gradient in the log-odds is ``p`` minus the probabilities ``p_i T_iy / q_y`` of the true classes. ``e`` is for
@@ -130,7 +132,7 @@ def log_loss_with_matrix(y, py, n_out, matrix, labels, weights, first, n, e, top
     exponentials(y, py, n_classes, top, best, e, 0, width, total, width)
     loss = hits = 0.0
     for j in range(n):
-        label, weight = at(labels, first + j), at(weights, first + j)
+        label, weight = at(labels, p_label + j), at(weights, p_weight + j)
         # hits compare with the likeliest observed label, which need not be the likeliest true class
         q = most = 0.0
         likeliest = 0

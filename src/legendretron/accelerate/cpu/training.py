@@ -173,7 +173,7 @@ def _train_steps(features, batches, parameters, totals, penalty, numbers, sizes,
                     )  # fmt: skip
                 elif has_matrix:
                     more = log_loss_with_matrix(
-                        points, py, n_out, matrix, labels, weights, place, n, e, top, total, best, width
+                        points, py, n_out, matrix, labels, place, weights, place, n, e, top, total, best, width
                     )
                 else:
                     more = log_loss(
