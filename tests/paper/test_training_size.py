@@ -1,4 +1,4 @@
-"""The figure of accuracy against training set size, on small made-up images and on records whose answers are known."""
+"""The figure of accuracy against training set size, on small made-up images; `tests/test_docs.py` tests its report."""
 
 import numpy as np
 import pytest

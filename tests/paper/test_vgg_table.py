@@ -1,4 +1,4 @@
-"""The table of VGG and VGGTron, on a few made-up images and on records whose answers are known."""
+"""The table of VGG and VGGTron, on a few made-up images; `tests/test_docs.py` tests its report."""
 
 from dataclasses import replace
 
