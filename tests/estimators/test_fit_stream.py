@@ -139,6 +139,50 @@ def test_a_small_window_shuffles_and_each_row_comes_once_a_pass():
         np.testing.assert_array_equal(np.sort(torch.cat([part.flatten() for part in taken])), ids)
 
 
+@pytest.mark.parametrize(
+    ("endless", "window", "sparse", "sizes"),
+    [(True, 50, True, [N]), (False, 50, False, [400, 250, 50]), (True, 10_000, False, [400, 250, 50])],
+)
+def test_batches_after_a_checkpoint_are_those_without_one(endless, window, sparse, sizes):
+    """Also of rows that were read before it, as a window holds them."""
+    ends = np.cumsum(sizes)
+
+    def passes_of_shard(shard, read):
+        def read_pass(number):
+            read.add(number)
+            ids = np.random.default_rng((shard, number)).permutation(np.arange(ends[shard] - sizes[shard], ends[shard]))
+            for part in np.array_split(ids, 7):
+                x = (1.0 + part)[:, None]
+                yield batches.Rows(scipy.sparse.csr_array(x) if sparse else x, part, np.ones(len(part)))
+
+        return read_pass
+
+    def make(read):
+        shards = {number: passes_of_shard(number, read) for number in range(len(sizes))}
+        return window_batches(shards, sizes, endless, window=window, sparse=sparse)
+
+    def take(stream, count):
+        taken = []
+        while count:
+            block = stream.take(count)
+            count -= len(block.rows)
+            for rows, labels, weights in zip(*block[:3], strict=True):
+                z, _ = stream.features.product(rows, torch.ones(1, 1, 1).double(), torch.zeros(1, 1, 1).double())
+                np.testing.assert_array_equal(z.flatten(), 1.0 + labels.flatten())  # features of the same rows
+                assert weights.sum().item() == pytest.approx(1.0)
+                taken.append(labels.flatten().tolist())
+        return taken
+
+    read: set[int] = set()
+    whole = take(make(read), 110)
+    for skipped in (1, 22, 44, 71, 97):
+        read = set()
+        stream = make(read)
+        stream.skip(skipped)
+        assert take(stream, 110 - skipped) == whole[skipped:]
+        assert min(read) >= skipped * 32 // N - 1  # passes long before are not read again
+
+
 # --- strengths that are chosen ---
 
 
