@@ -480,4 +480,4 @@ EXPERIMENT = study.declare(
 )
 
 if __name__ == "__main__":
-    study.main("calibration", groups={"ours": [OURS, PRESERVED]})
+    study.main("calibration")

@@ -271,4 +271,4 @@ EXPERIMENT = study.declare(
 )
 
 if __name__ == "__main__":
-    study.main("defaults", groups={"main": list(MAIN), "ablation": list(ABLATION)})
+    study.main("defaults")

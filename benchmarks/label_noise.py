@@ -396,8 +396,7 @@ SHARED = {
 }
 DATASETS = (*study.LIBSVM, *study.FROM_SKLEARN)
 SPLITS = 10
-#: Noise by its name on the command line.
-NOISES = {"0": 0.0, "0.2": 0.2, "0.4": 0.4, "0.5": 0.5, "pairs": PAIRS}
+NOISES = (0.0, 0.2, 0.4, 0.5, PAIRS)
 #: Where labels say nothing: of two classes, half are wrong.
 HOPELESS = [("breast cancer", 0.5)]
 Q = 0.7
@@ -438,12 +437,6 @@ MODELS: dict[str, Model] = {
     ),
     CLEANLAB: _cleanlab(None, 1.0),
     TUNED_CLEANLAB: _cleanlab({**LOGISTIC, "l1_ratios": (0,)}, LOGISTIC),
-}
-#: Words for several models on the command line.
-GROUPS = {
-    "ours": [OURS, WITHOUT, FLOOR, FORWARD],
-    "others": [BASELINE, GENERALISED],
-    "with-cleanlab": [CLEANLAB, TUNED_CLEANLAB],
 }
 
 
@@ -522,11 +515,11 @@ EXPERIMENT = study.declare(
     models=tuple(MODELS),
     settings=settings,
     seeds=SPLITS,
-    noise=tuple(NOISES.values()),
+    noise=NOISES,
     left_out=lambda run: (run.dataset, run.noise) in HOPELESS,
     cost=study.cost,
     find_data=study.find,
 )
 
 if __name__ == "__main__":
-    study.main("label_noise", groups=GROUPS, noises=NOISES)
+    study.main("label_noise")

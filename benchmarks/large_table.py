@@ -109,9 +109,10 @@ def default_fit(
 NETWORK_CASES = ["letter", "letter, 1,000 rows", "made up, 1,000,000 rows"]
 
 
-def fit_network(case: str, device: str, data: str | None, rows: int) -> dict[str, Any]:
+def fit_network(case: str, device: str, data: str | None) -> dict[str, Any]:
     """Fit networks in this process, and test them; boosting is beside them on letter."""
     if case == NETWORK_CASES[2]:
+        rows = 1_000_000
         X, y = made_up(rows + 100_000, seed=0)
         train, test, X = slice(rows), slice(rows, None), X.astype(np.float32)
     else:
@@ -134,16 +135,14 @@ def fit_network(case: str, device: str, data: str | None, rows: int) -> dict[str
     return found
 
 
-def network_speed(
-    data: Path | None = None, device: str = "cpu", rows: int = 1_000_000, cases: list[str] = NETWORK_CASES
-) -> dict[str, Any]:
+def network_speed(data: Path | None = None, device: str = "cpu") -> dict[str, Any]:
     """Time of LegendreNetClassifier() on letter, on a thousand rows and on a million, with the memory of the last.
 
     Each case is fitted in a process of its own. A million rows are those of ``large_table``, in single precision. Peak
     memory is that of the whole process, Python, libraries and data included; that on the GPU is beside it.
     """
     folder = None if data is None else str(data)
-    return {"cases": {case: show(call_apart(fit_network, case, device, folder, rows)) for case in cases}}
+    return {"cases": {case: show(call_apart(fit_network, case, device, folder)) for case in NETWORK_CASES}}
 
 
 def sparse_memory(data: Path, epochs: int = 3) -> dict[str, Any]:

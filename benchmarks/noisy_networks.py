@@ -217,4 +217,4 @@ EXPERIMENT = study.declare(
 )
 
 if __name__ == "__main__":
-    study.main("noisy_networks", noises={name: noise for noise, (name, _) in NOISES.items()})
+    study.main("noisy_networks")

@@ -332,9 +332,7 @@ OF_TWO: dict[str, Callable[[int], Criterion]] = {
 OF_MANY: dict[str, Callable[[int], Criterion]] = {"composite, its log-loss": lambda c: CompositeLoss(CompositeLink(c))}
 
 
-def loss_speed(
-    device: str = "cpu", rounds: int = 15, seconds: float = 0.05, label_smoothing: float = 0.0
-) -> dict[str, Any]:
+def loss_speed(device: str = "cpu", rounds: int = 15, seconds: float = 0.05) -> dict[str, Any]:
     """Time of forward and backward of the losses of links, beside torch.nn.functional.cross_entropy.
 
     Both get the logits of all classes, float32, which require a gradient, and integer labels.
@@ -351,11 +349,9 @@ def loss_speed(
     for n, c in [*sizes, (65_536, 1000)] if device == "cuda" else sizes:
         logits = torch.randn(n, c).to(device).requires_grad_()
         y = torch.randint(c, (n,)).to(device)
-        contestants = {"cross_entropy": step_of(partial(cross_entropy, label_smoothing=label_smoothing), logits, y)}
+        contestants = {"cross_entropy": step_of(cross_entropy, logits, y)}
         for name, make in {**LOSSES, **(OF_TWO if c == 2 else OF_MANY)}.items():
-            criterion = make(c).to(device)
-            criterion.label_smoothing = label_smoothing
-            contestants[name] = step_of(criterion, logits, y)
+            contestants[name] = step_of(make(c).to(device), logits, y)
         found = take_turns(contestants, rounds, seconds, device)
         for name, times in found.items():
             ratio = round(times.median / found["cross_entropy"].median, 2)
@@ -570,9 +566,7 @@ def compare(problem: Problem, rounds: int) -> dict[str, Any]:
     return {**told, "models": found, "ratios": ratios}
 
 
-def logistic_speed(
-    data: Path | None = None, rows: int = 1_000_000, news_rows: int | None = None, rounds: int = 3
-) -> dict[str, Any]:
+def logistic_speed(data: Path | None = None, rounds: int = 3) -> dict[str, Any]:
     """Time of logistic regression to a given gradient, beside scikit-learn's LogisticRegression.
 
     Two tables: made-up rows of 50 features and five classes, dense, and, where ``data`` is its folder, news20, sparse, with
@@ -581,20 +575,17 @@ def logistic_speed(
     recorded. Variants: features in standard units (in scikit-learn, by a StandardScaler before), weights of the rows. There
     are wall-clock and processor times; where other programs run on the machine, the latter say more.
     """
-    problems = []
-    if rows:
-        X, y = made_up(rows, seed=0)
-        weights = np.random.default_rng(0).uniform(0.5, 1.5, len(y))
-        dense = Problem("dense", X, y, 1.0 / len(y), 1e-6)
-        problems += [
-            dense,
-            dense._replace(name="dense, standard units", standardize=True),
-            dense._replace(name="dense, weights", weights=weights),
-        ]
+    X, y = made_up(1_000_000, seed=0)
+    weights = np.random.default_rng(0).uniform(0.5, 1.5, len(y))
+    dense = Problem("dense", X, y, 1.0 / len(y), 1e-6)
+    problems = [
+        dense,
+        dense._replace(name="dense, standard units", standardize=True),
+        dense._replace(name="dense, weights", weights=weights),
+    ]
     if data:
         X, y = read_libsvm(data / "news20.scale.bz2", dense=False)
-        X, y = X[:news_rows], np.unique(y[:news_rows], return_inverse=True)[1]
-        sparse = Problem("news20", X, y, 1.0 / X.shape[0], 1e-4)
+        sparse = Problem("news20", X, np.unique(y, return_inverse=True)[1], 1.0 / X.shape[0], 1e-4)
         problems += [
             sparse,
             sparse._replace(name="news20, gradient of 1e-6", tol=1e-6),

@@ -417,16 +417,14 @@ def missing(records: Any, experiment: Any) -> str:
 # --- the command line ---
 
 
-def main(name: str, *, groups: Any = (), noises: Any = None) -> None:
+def main(name: str) -> None:
     """Run what the command line asks for of the study of a file, and write the report.
 
-    The file is imported by its name, so that other processes keep data and warm models between runs. ``groups`` has words
-    for several models, and ``noises`` the noise levels by their names, where these are not the numbers.
+    The file is imported by its name, so that other processes keep data and warm models between runs.
     """
     module = importlib.import_module(name)
     experiment = module.EXPERIMENT
     torch.set_num_threads(1)
-    groups, noises = dict(groups), noises or {f"{noise:g}": noise for noise in experiment.noise}
     parser = argparse.ArgumentParser(description=module.__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, help="folder of the data sets; those missing are downloaded or left out")
     parser.add_argument("--out", type=Path, default=Path("results") / experiment.name)
@@ -434,15 +432,15 @@ def main(name: str, *, groups: Any = (), noises: Any = None) -> None:
     parser.add_argument("--jobs", type=int, default=1, help="processes, of one thread each")
     parser.add_argument("--splits", type=int)
     parser.add_argument("--datasets", nargs="+", choices=experiment.datasets)
-    parser.add_argument("--noises", nargs="+", choices=list(noises))
-    parser.add_argument("--models", nargs="+", choices=[*experiment.models, *groups])
+    parser.add_argument("--noises", nargs="+", type=float, choices=experiment.noise)
+    parser.add_argument("--models", nargs="+", choices=experiment.models)
     parser.add_argument("--render", action="store_true", help="run nothing, and write the report of what is there")
     options = parser.parse_args()
     part = experiment.narrow(
         datasets=options.datasets,
-        models=options.models and [name for word in options.models for name in groups.get(word, [word])],
+        models=options.models,
         seeds=options.splits,
-        noise=options.noises and [noises[name] for name in options.noises],
+        noise=options.noises,
     )
     words = [f" --device {options.device}"] * (options.device != "cpu")
     words += [f" --jobs {options.jobs}"] * (options.jobs != 1)  # what runs at once may slow each other down

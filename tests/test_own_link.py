@@ -20,7 +20,6 @@ from torch.distributed.tensor.parallel import ParallelStyle
 from legendretron import LegendreTronClassifier
 from legendretron.links import CanonicalLink, Link, SoftmaxLink, register_link, registry
 from legendretron.nn import ClassParallel, LegendreHead, LegendreLink
-from legendretron.trons import PiecewiseLinearLink, TrigonometricLink
 from tests.given import GIVEN
 from tests.leaky_link import LeakyLink
 
@@ -78,26 +77,6 @@ print(LegendreTronClassifier.load(path).link_)
     error, link = done.stdout.splitlines()
     assert "got 'leaky'. A link of your own gets its name by @register_link when its module is imported" in error
     assert link.startswith("LeakyLink(")
-
-
-@pytest.mark.parametrize(
-    "link",
-    [
-        LeakyLink(2),
-        PiecewiseLinearLink([-2.0, 0.0, 3.0], [0.1, 0.5, 0.95]),
-        TrigonometricLink((-2.0, 2.0), [0.0, 1.0, 0.1, -0.2], "sine"),
-    ],
-    ids=lambda link: type(link).__name__,
-)
-def test_objects_are_saved_too(tmp_path, link):
-    rows = X2.astype(np.float32)
-    model = fitted(link, rows, y2)
-    model.save(tmp_path / "model.safetensors")
-    again = LegendreTronClassifier.load(tmp_path / "model.safetensors")
-    assert np.array_equal(again.predict_proba(rows), model.predict_proba(rows))
-    assert type(again.link) is type(link)
-    z = torch.linspace(-4.0, 4.0, 9).unsqueeze(-1)
-    assert torch.equal(again.link(z), link(z))
 
 
 def test_head_and_adapter():

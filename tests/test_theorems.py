@@ -83,12 +83,3 @@ def test_canonical_link_is_symmetric_for_random_and_extreme_parameters(c, scale)
         asymmetry = torch.linalg.matrix_norm(jacobian - jacobian.mT)
         assert (asymmetry <= 1e-12 * norm).all()
         assert (torch.diagonal(jacobian, dim1=-2, dim2=-1) >= 0).all()
-
-
-def test_no_blocks_is_logistic_regression():
-    """With the identity in place of the blocks, LegendreTron is multinomial logistic regression."""
-    link = CompositeLink(4, n_blocks=1, dtype=torch.float64)
-    with torch.no_grad():
-        link.blocks[0].raw_gamma.fill_(-745.0)  # softplus underflows to zero
-    z = normal(10, 3, key="z")
-    assert torch.allclose(link(z), log_softmax_plus(z), rtol=1e-12)

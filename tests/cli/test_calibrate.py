@@ -257,13 +257,3 @@ def test_files_in_the_wrong_place(run, tables, predictions, tmp_path):
         assert "was written by 'legendretron calibrate'; give a model that 'fit' wrote" in run(*words, code=1).error
     run("calibrate", predictions / "proba_cal.csv", "-t", "label", "-o", tmp_path / "c", "-q", *GIVEN)
     assert "is LIBSVM text, but" in run("predict", tmp_path / "c", tmp_path / "p.libsvm", code=1).error
-
-
-def test_interrupted(run, predictions, tmp_path, monkeypatch):
-    def stop(*_):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("legendretron.cli.calibrate._fit", stop)
-    words = ["calibrate", predictions / "logits_cal.csv", "-t", "label", "-o", tmp_path / "c"]
-    assert run(*words, code=130).error == "interrupted, no model was written"
-    assert list(tmp_path.iterdir()) == []

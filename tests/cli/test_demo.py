@@ -3,7 +3,6 @@
 import functools
 from concurrent.futures import ThreadPoolExecutor
 
-import pytest
 import torch
 
 from legendretron.cli import demo
@@ -35,13 +34,3 @@ def test_demo(run, tmp_path, monkeypatch):
     for path in result["plots"]:
         with open(path, "rb") as file:
             assert file.read(4) == b"\x89PNG"
-
-
-@pytest.mark.exhaustive
-def test_demo_shows_both_sides(run, tmp_path):
-    """Digits are better by a learned link and by networks, and logistic regression is chosen for the tumors."""
-    ran = run("demo", "--out", tmp_path)
-    assert "On the test rows it is better: log-loss " in ran.out
-    assert "Networks compared with boosting: better, log-loss " in ran.out
-    assert "So both are logistic regression" in ran.out
-    assert "compiling" in ran.err

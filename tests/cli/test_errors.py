@@ -14,10 +14,8 @@ import pytest
 
 import legendretron.cli.outputs
 from legendretron import CanonicalLink, __version__
-from legendretron.datasets import read_table
 from legendretron.links import save_link
 from tests.cli.conftest import FIXED, make_iris
-from tests.cli.test_outputs import as_nobody
 
 
 def fit_words(tables, tmp_path):
@@ -71,21 +69,6 @@ def test_no_such_file(run, words, tmp_path, monkeypatch):
     message = "'none.csv' does not exist." if words[0] == "fit" else "there is no file 'm'"
     assert run(*words, "none.csv", code=1).error == message
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(("content", "message"), [
-    ("a,kind\n1,u\n2,u\n", "target column 'kind' of .* all 'u'; at least two classes"),
-    ("a,b,kind\n1,inf,u\n2,3,v\n", "infinite values, .* in columns of .* 'b', the first in line 2; replace them"),
-    ("a,Kind\n1,u\n2,v\n", "did you mean 'Kind'?"),
-    ("", "is empty"),
-])  # fmt: skip
-def test_bad_data(run, tmp_path, content, message):
-    path = tmp_path / "bad.csv"
-    path.write_text(content)
-    ran = run("fit", path, "-t", "kind", "-o", tmp_path / "m", "--json", code=1)
-    assert all(part in ran.error for part in message.split(" .* "))
-    assert ran.json == {"error": ran.error}
-    assert not (tmp_path / "m").exists()
 
 
 def test_bad_models(run, tables, tmp_path):
@@ -256,13 +239,3 @@ def test_a_pipe_is_no_file(run, tmp_path):
     os.mkfifo(tmp_path / "t.csv")
     error = run("fit", tmp_path / "t.csv", "-t", "kind", "-o", tmp_path / "m", code=1).error
     assert error.endswith("is a pipe, which can be read only once; write the data to a file first.")
-
-
-def test_a_file_without_permission(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    tmp_path.chmod(0o755)
-    Path("t.csv").write_text("a,kind\n1,x\n")
-    Path("t.csv").chmod(0)
-    with as_nobody(), pytest.raises(ValueError, match="cannot be read") as refused:
-        read_table("t.csv", "kind")
-    assert str(refused.value) == "'t.csv' cannot be read: Permission denied."

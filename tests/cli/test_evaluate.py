@@ -71,15 +71,6 @@ def test_one_class_only_has_no_auc(run, tables, tmp_path):
     assert " 0.0000" in printed
 
 
-def test_plot(run, tables, tmp_path):
-    picture = tmp_path / "reliability.pdf"
-    words = ["evaluate", tables / "iris.safetensors", tables / "iris.csv", "-t", "kind", "--plot", picture]
-    ran = run(*words, "--json")
-    assert ran.json["plot"] == str(picture)
-    assert ran.err == f"picture: {picture}\n"
-    assert picture.read_bytes().startswith(b"%PDF")
-
-
 @pytest.fixture
 def legends(monkeypatch):
     """Labels of the curves of all diagrams that are drawn."""

@@ -101,16 +101,6 @@ def test_columns_are_found_by_name(run, tables, tmp_path):
     assert "no column 'sepal width', 'petal width'" in error
 
 
-def test_features_and_drop_choose_the_same(run, tables, tmp_path):
-    chosen, dropped = tmp_path / "chosen", tmp_path / "dropped"
-    words = ["fit", tables / "iris.csv", "-t", "kind", "--epochs", 5, "--seed", 0, *FIXED]
-    run(*words, "-o", chosen, "--features", "sepal width", "--features", "petal width")
-    run(*words, "-o", dropped, "--drop", "sepal length", "--drop", "petal length")
-    first, second = (LegendreTronClassifier.load(path) for path in (chosen, dropped))
-    assert first.feature_names_in_.tolist() == ["sepal width", "petal width"]
-    assert np.array_equal(first.coef_, second.coef_)
-
-
 def write_libsvm(frame, target, path):
     from sklearn.datasets import dump_svmlight_file
 
@@ -169,11 +159,6 @@ def test_predictions_on_standard_output(run, tables, monkeypatch, tmp_path, stre
     words = ["predict", tables / "iris.safetensors", tables / "iris.csv", "--proba", *stream]
     assert run(*words, "--out", "-").out == run(*words).out
     assert not (tmp_path / "-").exists()
-
-
-def test_one_row_is_predicted(run, tables, tmp_path):
-    make_iris()[:1].to_csv(tmp_path / "one.csv", index=False)
-    assert run("predict", tables / "iris.safetensors", tmp_path / "one.csv", "--json").json["rows"] == 1
 
 
 def small_table(path, rows, **columns):

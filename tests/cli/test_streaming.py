@@ -108,16 +108,6 @@ def test_large_files_are_streamed_by_default(tables, run, tmp_path, monkeypatch)
     run("fit", whole, *options, "--skip-bad-rows", 1, "--no-stream", code=2)
 
 
-def test_noise_and_weights_of_classes(tables, run, tmp_path):
-    _, parts = tables
-    ran = run(
-        "fit", parts, "-o", tmp_path / "model", "-t", "kind", *QUICK, *OTHERS, "--label-noise", "0.1", "--class-weight",
-        "balanced", "--validation", "0.2", "--json",
-    )  # fmt: skip
-    assert ran.json["label_noise"]["rate"] == pytest.approx(0.1)
-    assert ran.json["held_out"]["share"] == 0.2
-
-
 # --- what goes wrong: one line, which names the place, and nothing half written ---
 
 
@@ -220,48 +210,6 @@ def test_a_gap_in_shard_17(broken, frame, run, tmp_path):
     assert place in run("evaluate", tmp_path / "model", broken, "-t", "kind", code=1).error
     run("predict", tmp_path / "model", broken, "-o", out, "--missing", "drop-rows")
     assert len(pd.read_csv(out)) == N + 29
-
-
-@pytest.mark.parametrize("mixed", [False, True])
-def test_bad_rows_are_counted_together(mixed, frame, run, tmp_path, monkeypatch):
-    """A word among numbers, a line with too many fields, and a missing label, in files that are read in any order."""
-    monkeypatch.setattr("legendretron.estimators.stream_fit._WINDOW_ROWS", 100)  # so that files are shuffled
-    folder = tmp_path / "shards"
-    folder.mkdir()
-    if mixed:
-        frame = frame.assign(color=np.where(frame["a"] > 0, "red", "blue"))
-    lines = frame.to_csv(index=False).splitlines()
-    for number in range(3):
-        (folder / f"{number}.csv").write_text("\n".join(lines) + "\n")
-    color = ",red" if mixed else ""
-    bad = [f"1,2,word,3,x{color}", f"{lines[10]},1", f"1,2,3,4,{color}"]
-    (folder / "1.csv").write_text("\n".join([*lines[:80], bad[0], *lines[80:], bad[1], bad[2]]) + "\n")
-    words = ["fit", folder, "-o", tmp_path / "model", "-t", "kind", *QUICK, "--json"]
-    ran = run(*words, "--skip-bad-rows", "3")
-    assert (ran.json["rows_left_out"], ran.json["rows"]) == (3, 3 * N)
-    for fault in (
-        "line 81: column 'c' holds 'word', which is not a number",
-        "line 403: ",
-        "line 404: the label is missing",
-    ):
-        assert fault in ran.err
-    assert "may be left out, got 2" in run(*words, "--skip-bad-rows", "2", code=1).error
-
-
-@pytest.mark.parametrize("mixed", [False, True])
-def test_rows_without_labels_at_the_beginning(mixed, frame, run, tmp_path):
-    frame = frame.assign(kind=frame["kind"].where(frame.index % 50 > 0))
-    if mixed:
-        frame = frame.assign(color=np.where(frame["a"] > 0, "red", "blue"))
-    write(frame, tmp_path / "t.csv")
-    words = ["fit", tmp_path / "t.csv", "-o", tmp_path / "model", "-t", "kind", *QUICK, "--stream"]
-    for more in ([], ["--missing", "drop-rows"]):
-        assert "--missing-labels drop leaves" in run(*words, *more, code=1).error
-    for more in (["--missing-labels", "drop"], ["--skip-bad-rows", "8"]):
-        ran = run(*words, *more, "--json")
-        assert (ran.json["rows_left_out"], ran.json["rows"]) == (8, N - 8)
-        assert ran.err.startswith("8 ")
-        assert "were left out" in ran.err
 
 
 @pytest.mark.parametrize("mixed", [False, True])

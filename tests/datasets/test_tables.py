@@ -47,17 +47,6 @@ def test_lines_that_are_not_regular(tmp_path):
     assert table.lines_of(np.array([0, 1, 2])).tolist() == [3, 6, 7]
 
 
-def test_a_table_is_opened_twice(tmp_path, monkeypatch):
-    """To see how it is written, and to read it: types, codes and columns to keep are found in one pass."""
-    path = write(tmp_path, "code,a,y\n007,1.5,u\n010,NA,v\n")
-    opened, plain = [], type(path).open
-    monkeypatch.setattr(type(path), "open", lambda self, *how, **more: opened.append(self) or plain(self, *how, **more))
-    table = read_columns(path, "y", keep=["a"], features=["code", "a"], numeric=())
-    assert len(opened) == 2
-    assert table.X["code"].tolist() == ["007", "010"]
-    assert table.kept["a"].tolist() == ["1.5", "NA"]
-
-
 def test_format_overrides_the_name(tmp_path):
     path = write(tmp_path, GOOD, "table.txt")
     assert read_table(path, "y", format="csv").X.shape == (2, 2)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from legendretron import CanonicalLink, LegendreTronClassifier
 from legendretron.distributed.fitting import SplitModel, fit_shards
 from legendretron.distributed.on_torchrun import SharedFile
-from legendretron.streaming import Batch, BlockSource, as_source
+from legendretron.streaming import as_source
 from legendretron.training import Sample, as_features
 from legendretron.training.batches import Rows, StreamBatches
 from legendretron.training.layout import Layout
@@ -176,27 +176,3 @@ def test_the_rows_of_all_processes_are_those_of_one(endless):
         assert joint.sort().values.tolist() == whole.labels.flatten().sort().values.tolist()
         assert sum(float(part.weights.sum()) for part in parts) == pytest.approx(1.0)
         assert {part.n_rows for part in parts} == {whole.n_rows}
-
-
-class Blocks(BlockSource):
-    """Nine blocks of seven rows."""
-
-    n_blocks = 9
-
-    def read_block(self, block):
-        numbers = np.arange(7 * block, 7 * (block + 1))
-        yield Batch(np.zeros((7, 2)), numbers % 2, None, numbers)
-
-
-@pytest.mark.parametrize("world", [2, 12])
-def test_shards_are_the_same_in_every_epoch_and_make_up_the_whole(world):
-    parts, orders = [], set()
-    for rank in range(world):
-        epochs = [
-            [int(n) for b in Blocks().batches(epoch, shard=(rank, world)) for n in b.row_numbers] for epoch in range(3)
-        ]
-        assert sorted(epochs[0]) == sorted(epochs[1]) == sorted(epochs[2])
-        parts += epochs[0]
-        orders |= {tuple(epoch) for epoch in epochs}
-    assert sorted(parts) == list(range(63))
-    assert len(orders) > world  # in another order

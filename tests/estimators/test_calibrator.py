@@ -1,7 +1,6 @@
 """Calibration: better probabilities, two guarantees about order, every form of scores, and bad input refused."""
 
 import functools
-import warnings
 from contextlib import nullcontext
 
 import numpy as np
@@ -405,27 +404,3 @@ def test_other_bad_input():
         LegendreCalibrator().fit(proba(LOGITS), Y).predict_proba(LOGITS)
     with pytest.raises(ValueError, match=r"sample_weight|zero"):
         LegendreCalibrator().fit(LOGITS, Y, np.zeros(len(Y)))
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize(
-    "form", ["of the second class", "one column", "two classes", "four classes", "a class without rows"]
-)
-def test_the_interface_of_calarena(form, dtype):
-    """Its calibrators are made without arguments, fitted to probabilities and labels from 0, and predict all classes."""
-    rng = np.random.default_rng(0)
-    n_classes = 4 if form in ("four classes", "a class without rows") else 2
-    p = rng.dirichlet(np.ones(n_classes), 600)
-    y = (p.cumsum(1) < rng.random((600, 1))).sum(1)
-    p[:3], y[0] = np.eye(n_classes)[[0, 1, 1]], 1  # probabilities of 0 and 1, and one that is wrong
-    if form == "a class without rows":
-        y[:400][y[:400] == 3] = 0
-    given = {"of the second class": p[:, 1], "one column": p[:, 1:]}.get(form, p).astype(dtype)
-    calibrator = LegendreCalibrator()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore" if form == "a class without rows" else "error")
-        calibrator.fit(given[:400], y[:400].astype(np.int64))
-    found = calibrator.predict_proba(given[400:])
-    assert found.shape == (200, n_classes)
-    np.testing.assert_allclose(found.sum(1), 1.0, rtol=1e-6)
-    assert np.isfinite(np.log(found)).all()

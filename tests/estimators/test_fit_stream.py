@@ -5,9 +5,6 @@ import warnings
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.dataset as ds
-import pyarrow.parquet as pq
 import pytest
 import scipy.sparse
 import torch
@@ -282,33 +279,6 @@ def test_a_fit_that_was_stopped_is_resumed(case, table, tmp_path, monkeypatch):
     np.testing.assert_array_equal(resumed.history_["train_loss"], whole.history_["train_loss"])
     np.testing.assert_array_equal(resumed.history_["validation_loss"], whole.history_["validation_loss"])
     assert list(tmp_path.iterdir()) == []
-
-
-# --- files ---
-
-
-@pytest.fixture(scope="module")
-def folder(table, tmp_path_factory):
-    X, y, weight = table
-    folder = tmp_path_factory.mktemp("table")
-    for number, (x, labels, w) in enumerate(pieces(X, y, weight)):
-        columns = {f"x{place}": x[:, place] for place in range(6)} | {
-            "label": labels,
-            "weight": w,
-            "id": np.arange(len(w)),
-        }
-        pq.write_table(pa.table(columns), folder / f"part-{number}.parquet", row_group_size=40)
-    return folder
-
-
-def test_a_data_set_of_files(table, folder):
-    X, y, weight = table
-    settings = {"max_epochs": 2}
-    in_memory = legendretron(**settings).fit(X, y, weight)
-    streamed = legendretron(**settings).fit_stream(ds.dataset(folder), target="label", weight="weight", drop=["id"])
-    same(streamed, in_memory, X)
-    assert streamed.feature_names_in_.tolist() == [f"x{place}" for place in range(6)]
-    assert streamed.n_features_in_ == 6
 
 
 # --- what goes wrong ---

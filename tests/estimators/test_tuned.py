@@ -319,14 +319,6 @@ def test_what_is_wrong_with_a_checkpoint_is_told_before_anything_is_tried(calls,
     assert calls == []
 
 
-@pytest.mark.parametrize("content", ["data of somebody", '{"kind": "legendretron-strengths-1"}', "[" * 100_000])
-def test_files_that_are_not_strengths(tmp_path, content):
-    (tmp_path / "checkpoint.strengths").write_text(content)
-    with pytest.raises(ValueError, match="is not a choice of strengths of legendretron; choose another path"):
-        LegendreTronClassifier(**{**QUICK, "random_state": 0}, checkpoint=tmp_path / "checkpoint").fit(X, y)
-    assert (tmp_path / "checkpoint.strengths").read_text() == content
-
-
 def test_strengths_of_other_data(tmp_path):
     path = tmp_path / "checkpoint"
     clf = LegendreTronClassifier(**{**QUICK, "random_state": 0}, checkpoint=path).fit(X, y)

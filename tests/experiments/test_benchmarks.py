@@ -18,7 +18,6 @@ import other_tables
 import prediction_sets
 from legendretron.datasets import pair_transition, symmetric_noise, symmetric_transition
 from legendretron.experiments import Resources, Run, read_records, render, sweep
-from legendretron.experiments.results import Results
 from study import BASELINE, OURS
 from tests.paper.made_up import write_images
 
@@ -161,29 +160,3 @@ def test_doubts_are_judged_by_what_was_flipped():
     assert found["average_precision"] == pytest.approx(0.5 * 1 + 0.5 * 2 / 3)
     assert (found["called"], found["called_precision"], found["called_recall"]) == (2, 0.5, 0.5)
     assert label_noise.judge_doubts(BASELINE, Fitted(), None, wrong, wrong) == {}
-
-
-BASE = 0.5 + 0.1 * np.sin(np.arange(20))  # splits differ, and what is paired does not
-WOBBLE = 0.004 * np.cos(np.arange(20))
-
-
-def made_up(dataset, model, losses, accuracy=90.0, seconds=1.0):
-    """Records of a model on a data set, with a log-loss for each seed."""
-    shared = {"dataset": dataset, "model": model, "accuracy": accuracy, "fit_seconds": seconds, "data": {"rows": 100}}
-    return [{**shared, "seed": seed, "log_loss": float(loss)} for seed, loss in enumerate(losses)]
-
-
-@pytest.mark.parametrize(("ours", "further", "broken"), [
-    (BASE + WOBBLE, {"seconds": 3.0}, []),
-    (1.01 * BASE + 0.2 * WOBBLE, {}, [0]),
-    (BASE, {"accuracy": 89.0}, [0]),
-    (1.05 * BASE, {}, [0, 1]),
-    (BASE + 0.02 + 0.3 * np.cos(np.arange(20)), {}, []),  # more than 2 %, but less than one standard error
-    (BASE, {"seconds": 40.0}, [3, 4]),
-], ids=["none", "log-loss", "accuracy", "far above", "by chance", "slow"])  # fmt: skip
-def test_which_promises_of_the_defaults_are_broken(ours, further, broken):
-    records = [*made_up("glass", BASELINE, BASE), *made_up("glass", OURS, ours, **further)]
-    records += [*made_up("vowel", BASELINE, BASE), *made_up("vowel", OURS, 0.6 * BASE)]
-    lines = defaults.promises(Results(records, "dataset", "model"), ["glass", "vowel"])
-    assert [number for number, line in enumerate(lines) if "does not hold: " in line] == broken
-    assert all(": holds. " in line for number, line in enumerate(lines) if number not in broken)

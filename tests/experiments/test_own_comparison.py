@@ -66,17 +66,6 @@ def test_other_processes_get_what_is_in_the_module(backend, module, tmp_path):
     assert "A trial" in render(part, others, tmp_path / backend)[0].read_text()
 
 
-def test_more_seeds_keep_what_is_done_and_settings_change_it(module, tmp_path):
-    forest = module.COMPARISON.narrow(models=["random forest"])
-    sweep(forest.narrow(seeds=2), tmp_path, Resources())
-    before = measured(tmp_path)
-    state = sweep(forest.narrow(seeds=3), tmp_path, Resources())
-    assert (state.before, state.now) == (4, 2)
-    assert before.items() <= measured(tmp_path).items()
-    smaller = replace(forest, settings=lambda model, dataset: {"n_estimators": 5})
-    assert sweep(smaller.narrow(seeds=2), tmp_path, Resources()).before == 0
-
-
 def test_data_that_are_missing_are_left_out(module, tmp_path):
     def find_data(dataset, resources, on_download):
         if dataset == "wine":

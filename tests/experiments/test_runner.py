@@ -126,17 +126,6 @@ def test_other_processes_give_the_same_results(data_folder, tmp_path):
     assert results(tmp_path / "alone") == results(tmp_path / "loky")
 
 
-def test_an_error_in_one_batch_leaves_the_others(data_folder, tmp_path):
-    def execute(batch, resources):
-        if batch.model == "LegendreTron":
-            raise ValueError("two\nlines")
-        return TABLE.execute(batch, resources)
-
-    state = sweep(replace(small(), execute=execute), tmp_path, Resources(data_folder))
-    assert [(batch.model, why) for batch, why in state.failed] == [("LegendreTron", "ValueError: two lines")]
-    assert {record["model"] for record in read_records(tmp_path)} == {"logistic regression"}
-
-
 def test_a_full_disk_loses_nothing(data_folder, tmp_path, monkeypatch):
     """The disk fills up while the second result is written: the first stays, and the sweep goes on later."""
     synced = []

@@ -85,19 +85,6 @@ def test_parameters_of_half_precision(settings, dtype):
     assert all(p.grad.dtype == dtype and torch.isfinite(p.grad).all() for p in half.parameters())
 
 
-def test_compiles_in_one_graph_and_trains():
-    settings = LINKS["composite"]
-    head = make_head(settings)
-    compiled = torch.compile(copy.deepcopy(head), fullgraph=True, backend="aot_eager")
-    x, y = features(), torch.arange(7) % 5
-    loss, expected = nn.functional.nll_loss(compiled(x), y), nn.functional.nll_loss(head(x), y)
-    torch.testing.assert_close(loss, expected)
-    loss.backward()
-    expected.backward()
-    for a, b in zip(compiled.parameters(), head.parameters(), strict=True):
-        torch.testing.assert_close(a.grad, b.grad)
-
-
 def test_exports(settings):
     head = make_head(settings).eval()
     program = torch.export.export(head, (features(),), dynamic_shapes=({0: torch.export.Dim("n")},))

@@ -1,4 +1,4 @@
-"""Made-up data for tests: sets of images, ten blurred classes of 28 x 28 pixels in idx files; and records of experiments."""
+"""Made-up sets of images for tests: ten blurred classes of 28 x 28 pixels in idx files."""
 
 import gzip
 from pathlib import Path
@@ -32,26 +32,3 @@ def write_images(
         name = f"{part}{n}" if declared_subset else part
         write_idx(folder / f"{name}-images-idx3-ubyte.gz", images.astype(np.uint8))
         write_idx(folder / f"{name}-labels-idx1-ubyte.gz", labels.astype(np.uint8))
-
-
-#: What a record says about how it came about.
-ENVIRONMENT = {
-    "device": "cpu", "threads": 1, "commit": "abc", "trial": False, "seconds": 60.0, "batch_runs": 1,
-    "versions": {"torch": "2"}, "settings": {},
-}  # fmt: skip
-
-
-def write_records(experiment, dataset, values, data, **more):
-    """Records of an experiment with given accuracies of each model, one for each seed."""
-    shared = {
-        "dataset": dataset,
-        "data": data,
-        "command": f"legendretron reproduce {experiment}",
-        **ENVIRONMENT,
-        **more,
-    }
-    return [
-        {**shared, "model": model, "seed": seed, "accuracy": float(value)}
-        for model, accuracies in values.items()
-        for seed, value in enumerate(accuracies)
-    ]

@@ -12,10 +12,6 @@ MNIST, ODD, CLASS_0 = "MNIST, class 0", "Fashion-MNIST, odd against even", "Fash
 PUBLISHED = "SlIsotron, published step"
 
 
-def test_nine_methods_on_three_problems_the_published_step_and_a_tuned_baseline():
-    assert len(GAP) == 33
-
-
 def test_close_to_the_paper_on_mnist():
     for method in ("LegendreTron", "logistic regression", "ISGP-Linkgistic", "GP-Linkgistic"):
         assert abs(GAP[method, MNIST]) < 0.2
@@ -43,16 +39,6 @@ def test_bregmantrons():
     for problem in (MNIST, ODD, CLASS_0):
         assert abs(GAP["BregmanTron", problem]) < 1
     assert abs(GAP["BregmanTron_label", CLASS_0]) < 1
-
-
-def test_probabilities_are_better_than_the_base_rate():
-    base_rate = {MNIST: 0.098 * 0.902, ODD: 0.25, CLASS_0: 0.09}
-    assert all(float(row["brier"]) < base_rate[problem] for (_, problem), row in FOUND.items())
-
-
-def test_logistic_regression_does_not_come_to_the_paper_on_class_0():
-    assert GAP["logistic regression", CLASS_0] < -0.7
-    assert GAP["logistic regression, tuned", CLASS_0] < -0.7
 
 
 def test_slisotron_with_the_published_step():

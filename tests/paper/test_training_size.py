@@ -1,6 +1,4 @@
-"""The figure of accuracy against training set size, on small made-up images and on records whose answers are known."""
-
-import csv
+"""The figure of accuracy against training set size, on small made-up images; `tests/test_docs.py` tests its report."""
 
 import numpy as np
 import pytest
@@ -15,12 +13,11 @@ from legendretron.paper.data import pixel_features
 from legendretron.paper.training_size import (
     ISGP,
     LEARNED,
-    PLAIN,
     TUNED,
     subset_rows,
 )
 from legendretron.trons import ISGPLinkgisticClassifier
-from tests.paper.made_up import write_images, write_records
+from tests.paper.made_up import write_images
 
 FIGURE = EXPERIMENTS["figure_training_size"]
 
@@ -107,40 +104,3 @@ def test_what_the_experiment_does_not_know_is_refused(folder, tmp_path):
     few = small(models=(ISGP,), datasets=("mnist",), sizes=(5,), seeds=1)
     ((_, why),) = sweep(few, tmp_path, Resources(folder)).failed
     assert "5 training images drawn with seed 0 miss a class" in why
-
-
-# --- the report ---
-
-#: of five seeds, with mean 0 and standard error 0.1
-SPREAD = np.array([-1.0, -0.5, 0.0, 0.5, 1.0]) * 0.1 * np.sqrt(8.0)
-
-
-def made_up(dataset, size, values, rows=60000):
-    """Records with given accuracies of each model."""
-    data = {"rows": rows, "source": "complete", "label": f"label of {dataset}"}
-    records = write_records("figure_training_size", dataset, values, data, size=size, training_seconds=2.0)
-    return [{**record, "log_loss": 1.0 + record["seed"]} for record in records]
-
-
-def test_tables_and_picture(tmp_path):
-    values = {LEARNED: 90 + SPREAD, PLAIN: 89 + 2 * SPREAD, ISGP: 80 + SPREAD, TUNED: 91 - SPREAD}
-    records = [
-        *made_up("mnist", 500, values),
-        *made_up("mnist", 20000, values),
-        *made_up("kmnist", 500, values, rows=7011),
-    ]
-    text, machine, image = FIGURE.report(records, tmp_path)
-    content = text.read_text()
-    assert "| label of mnist | 500 | 90.00 ± 0.10 | 89.00 ± 0.20 | 80.00 ± 0.10 | 91.00 ± 0.10 |" in content
-    # 10 and 5 standard errors, p = 0.0006 and 0.007, with 5 and 2 larger ones of 12; against ISGP all seeds differ alike
-    # Welch's test has p = 0.004 for the first, which does not survive two larger ones
-    assert "| **+1.00 ± 0.10** (W) | (-1.00 ± 0.20) W | **+10.00 ± 0.00** W | **+9.00 ± 0.10** W |" in content
-    assert "label of kmnist: no runs on 20,000 images, which are not there." in content
-    assert "LT is better than ISGP in 3 and worse in 0 of 3;" in content
-    assert "60 runs by `legendretron reproduce figure_training_size`" in content
-    rows = list(csv.DictReader(machine.read_text().splitlines()))
-    assert [(row["dataset"], row["size"], row["rows"]) for row in rows] == [
-        ("mnist", "500", "60000"), ("mnist", "20000", "60000"), ("kmnist", "500", "7011"),
-    ]  # fmt: skip
-    assert float(rows[0]["logistic regression: accuracy: standard error"]) == pytest.approx(0.2)
-    assert image.read_bytes()[:4] == b"\x89PNG"

@@ -1,12 +1,9 @@
-"""The table of VGG and VGGTron, on a few made-up images and on records whose answers are known."""
+"""The table of VGG and VGGTron, on a few made-up images; `tests/test_docs.py` tests its report."""
 
-import csv
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
-from scipy import stats
 from torch.nn.functional import nll_loss
 
 from legendretron.datasets import load_images
@@ -14,7 +11,7 @@ from legendretron.experiments import Resources, read_records, sweep
 from legendretron.paper import EXPERIMENTS
 from legendretron.paper.vgg import recipe
 from legendretron.paper.vgg_network import VGGTron, log_probabilities, train_network
-from tests.paper.made_up import write_images, write_records
+from tests.paper.made_up import write_images
 
 TABLE = EXPERIMENTS["table_vgg"]
 
@@ -78,42 +75,3 @@ def test_what_the_experiment_does_not_know_is_refused(folder, tmp_path):
     ).failed
     assert "batch must be at most the number of training images, 10, got 11" in why
     assert read_records(tmp_path) == []
-
-
-# --- the report ---
-
-#: of five seeds, with mean 0 and standard error 0.01
-SPREAD = np.array([-1.0, -0.5, 0.0, 0.5, 1.0]) * 0.01 * np.sqrt(8.0)
-
-
-def made_up(dataset, values, rows=60000, source="complete", label=None):
-    data = {"rows": rows, "source": source, "label": label or dataset}
-    measured = {"calibration_error": 0.002, "training_seconds": 14.0}
-    settings = {"epochs": 20, "optimiser": "AdamW", "batch": 256}
-    records = write_records("table_vgg", dataset, values, data, settings=settings, **measured)
-    return [{**record, "log_loss": 0.1 * (record["seed"] + 1)} for record in records]
-
-
-PLAIN, LEARNED, CANONICAL = 99.50 + SPREAD, 99.60 - SPREAD, 99.45 + 3 * SPREAD
-VALUES = {"VGG": PLAIN, "VGGTron": LEARNED, "VGGTron, canonical": CANONICAL}
-
-
-def test_tables_and_picture(tmp_path):
-    records = [
-        *made_up("mnist", VALUES, label="MNIST"),
-        *made_up("kmnist", VALUES, 7011, "subset of 7011", "Kuzushiji-MNIST (7,011 of 60,000 images)"),
-    ]
-    text, machine, image = TABLE.report(records, tmp_path)
-    content = text.read_text()
-    assert "20 epochs of AdamW on batches of 256" in content
-    assert (
-        "| MNIST | VGG | 99.50 ± 0.01 | 99.40 | +0.10 |  |  |  |  | 0.3000 ± 0.0707 | 0.0020 ± 0.0000 | 14.0" in content
-    )
-    # 5 standard errors in pairs, p = 0.007, which does not survive four tests; 7 by Welch's, p = 0.0001, which does
-    assert "| MNIST | VGGTron | 99.60 ± 0.01 | 99.59 | +0.01 | +0.100 ± 0.020 | +0.19 | (better) | better |" in content
-    assert "| Kuzushiji-MNIST (7,011 of 60,000 images) | VGGTron | 99.60 ± 0.01 | 98.26 | subset |" in content
-    assert "better than VGG in 0 and worse in 0 of 4 comparisons" in content
-    rows = list(csv.DictReader(machine.read_text().splitlines()))
-    assert [row["rows"] for row in rows] == ["60000"] * 3 + ["7011"] * 3
-    assert float(rows[1]["paired"]) == pytest.approx(stats.ttest_rel(LEARNED, PLAIN).pvalue)
-    assert image.read_bytes()[:4] == b"\x89PNG"

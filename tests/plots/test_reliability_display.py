@@ -108,12 +108,6 @@ def test_from_estimators(three):
     assert list(panels.lines_) == list(composite.classes_)
 
 
-def test_every_curve_looks_different():
-    display = ReliabilityDisplay.from_predictions(Y, {str(k): P for k in range(20)}, strategy="smooth", n_bootstrap=0)
-    looks = {(line.get_color(), line.get_linestyle()) for line in display.line_}
-    assert len(looks) == 20
-
-
 @pytest.mark.parametrize(("change", "message"), [
     ({"y": Y[:5]}, "got 5 labels and 2000 rows"),
     ({"y": np.append(Y[:-1], "fox")}, "y holds 4 classes .*predictions have 3 columns; name the classes"),

@@ -60,8 +60,6 @@ def test_bad_input(two):
         TrainingDisplay({"a": [1.0]})
     with pytest.raises(ValueError, match="the history of 'a' is empty"):
         TrainingDisplay({"a": History()})
-    with pytest.raises(ValueError, match="histories must contain at least one model"):
-        TrainingDisplay({}).plot()
     with pytest.raises(ValueError, match="tuning must be the data frame tuning_ of a fitted estimator, got list"):
         TuningDisplay([1])
 

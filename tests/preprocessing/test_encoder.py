@@ -69,6 +69,7 @@ def test_the_rest_is_pooled_and_unknown_values_with_it():
     encoder = TableEncoder(max_categories=3).fit(column)
     assert encoder.get_feature_names_out().tolist() == ["a=x", "a=y", "a=(other)"]
     assert encoder.columns_[0].pooled == 3
+    assert TableEncoder(max_categories=5).fit(column).columns_[0].pooled == 0  # as many as there are
     new = pd.DataFrame({"a": ["y", "z", "new", None, ""]})
     assert encoder.transform(new).tolist() == [[0, 1, 0], *[[0, 0, 1]] * 4]
 

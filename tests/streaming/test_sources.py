@@ -96,6 +96,8 @@ def test_shards_are_disjoint_and_complete(kind, world, table, files):
     parts = [joined(source.batches(5, shard=(rank, world)))[3] for rank in range(world)]
     assert all(len(part) for part in parts)
     np.testing.assert_array_equal(np.sort(np.concatenate(parts)), joined(source.batches())[3])
+    later = joined(source.batches(6, shard=(0, world)))[3]
+    np.testing.assert_array_equal(np.sort(later), np.sort(parts[0]))  # the same in every epoch
 
 
 def test_names_of_features(table, files):

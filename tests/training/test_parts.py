@@ -2,13 +2,11 @@
 
 import io
 import itertools
-import os
 
 import numpy as np
 import pytest
 import torch
 
-from legendretron._internal.files import write_atomically
 from legendretron.accelerate.steps import autograd_step, nll_step
 from legendretron.links import SoftmaxLink
 from legendretron.training import History, LinearModel, Sample, as_features
@@ -63,22 +61,6 @@ def test_progress_on_a_terminal_and_silence_in_a_log(verbose, stream, shown):
     if shown:
         assert ("networks step 3/3" if verbose == 2 else "3/3") in text
         assert "validation 0.4000" in text
-
-
-def test_files_are_there_whole_or_not_at_all(tmp_path, monkeypatch):
-    path = tmp_path / "folder" / "file"
-    write_atomically(path, b"old")
-    write_atomically(path, b"new")
-    assert path.read_bytes() == b"new"
-
-    def full(*args):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="No space left"):
-        write_atomically(path, b"never")
-    assert path.read_bytes() == b"new"
-    assert [p.name for p in path.parent.iterdir()] == ["file"]
 
 
 @pytest.mark.parametrize("n_classes", [2, 3, 5])

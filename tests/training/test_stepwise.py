@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from legendretron.training import History, train
-from legendretron.training.batches import SampleBatches
 from legendretron.training.step import CompiledStep, Step
 from tests.saved_files import read
 from tests.training.conftest import LINKS
@@ -130,9 +129,3 @@ def test_divergence_that_is_allowed_is_not_told(problem):
     settings.learning_rate.fill_(1e200)
     train(model := problem.model("composite", [1, 2]), problem.sample([1, 2]), settings)
     assert model.flat.isnan().all()
-
-
-def test_rows_without_weight_change_nothing_but_the_order(problem):
-    batches = SampleBatches(problem.sample([1]), 30, [torch.Generator().manual_seed(0)], endless=True)
-    weights = batches.take(7).weights
-    assert weights.sum((1, 2)).tolist() == pytest.approx([1.0] * 7)
