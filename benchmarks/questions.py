@@ -15,19 +15,22 @@ import numpy as np
 import torch
 from joblib import Parallel, delayed
 from scipy.ndimage import gaussian_filter
-from scipy.special import softmax
+from scipy.special import expit, softmax
+from scipy.stats import sem
 from sklearn.kernel_approximation import Nystroem
 from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
 from sklearn.model_selection import cross_val_predict, train_test_split
 from sklearn.preprocessing import StandardScaler
+from threadpoolctl import threadpool_limits
 from torch import Tensor, nn
 
+import study
 from harness import run_cases, show
-from legendretron import diagnostics
+from legendretron import LegendreTronClassifier, diagnostics
 from legendretron.datasets import read_libsvm
 from legendretron.diagnostics.softmax_test import score_test
 from legendretron.links import CanonicalLink, CompositeLink, SoftmaxLink
-from study import LOGISTIC, load
+from study import BASELINE, LOGISTIC, OURS, load
 
 # --- which canonical families are worth their parameters? ---
 
@@ -330,5 +333,64 @@ def usps_pixels(original: Path) -> dict[str, Any]:
     return {"quoted": {"mean": 0.2469, "standard_deviation": 0.2989}, "rows": rows}
 
 
+# --- what does the default cost, and how far is its worst split, where the truth is known? ---
+
+
+def curved(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Three classes with curved borders, and a fourth of 30 rows."""
+    X = rng.normal(size=(12_000, 9))
+    score = X[:, 0] + 0.6 * X[:, 1] ** 2 + 0.3 * X[:, 2] * X[:, 3] + 0.25 * rng.normal(size=len(X))
+    y = np.digitize(score, [-0.3, 1.2])
+    y[np.argsort(-(X[:, 4] + X[:, 5] + 0.3 * rng.normal(size=len(X))))[:30]] = 3
+    return X, y
+
+
+def logistic_truth(n: int, d: int, used: int) -> Callable[[np.random.Generator], tuple[np.ndarray, np.ndarray]]:
+    """Two classes whose log-odds are linear in some of the columns."""
+
+    def draw(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        X = rng.normal(size=(n, d)) / np.sqrt(1.0 + np.arange(d) / 20.0)
+        return X, (rng.random(n) < expit(X[:, :used] @ rng.normal(size=used))).astype(int)
+
+    return draw
+
+
+def separable(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Four classes of 21 rows that planes tell apart."""
+    y = np.arange(84) % 4
+    return rng.normal(size=(4, 7))[y] * 2.5 + rng.normal(size=(84, 7)), y
+
+
+MADE_UP = {
+    "curved borders, a class of 30 rows": curved,
+    "logistic, two classes": logistic_truth(5000, 70, 20),
+    "logistic, few rows": logistic_truth(252, 751, 40),
+    "separable": separable,
+}
+
+
+def made_up_tables(splits: int = 10) -> dict[str, Any]:
+    """``LegendreTronClassifier()`` beside ``LogisticRegressionCV`` on the same splits, 80 % to train on, one thread."""
+    study.warm_up(LegendreTronClassifier(random_state=0))
+    rows = []
+    for name, draw in MADE_UP.items():
+        X, y = draw(np.random.default_rng(0))
+        found: dict[str, list[dict[str, Any]]] = {OURS: [], BASELINE: []}
+        for seed in range(splits):
+            X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.2, random_state=seed, stratify=y)
+            for model, runs in found.items():
+                clf = LegendreTronClassifier(random_state=seed) if model == OURS else study.logistic()
+                with threadpool_limits(1):
+                    runs.append(study.fit_and_score(clf, X_train, y_train, X_test, y_test))
+        losses = {model: [run["log_loss"] for run in runs] for model, runs in found.items()}
+        times = [a["fit_seconds"] / b["fit_seconds"] for a, b in zip(*found.values(), strict=True)]
+        row = {"table": name, "rows": len(X), "features": X.shape[1], "classes": len(np.unique(y)), "splits": splits}
+        row |= {f"log_loss, {model}": round(statistics.fmean(one), 4) for model, one in losses.items()}
+        row["difference_error"] = round(float(sem(np.subtract(*losses.values()))), 4)
+        row["worst_to_median"] = round(max(losses[OURS]) / statistics.median(losses[OURS]), 3)
+        rows.append(show({**row, "median_time_ratio": round(statistics.median(times), 2)}))
+    return {"rows": rows}
+
+
 if __name__ == "__main__":
-    run_cases(canonical_families, link_test, usps_pixels)
+    run_cases(canonical_families, link_test, usps_pixels, made_up_tables)
