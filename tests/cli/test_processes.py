@@ -12,7 +12,7 @@ import pytest
 from sklearn.datasets import load_digits
 
 from legendretron import LegendreTronClassifier
-from legendretron.training.progress import Progress
+from legendretron.training.history import Progress
 from tests.cli.conftest import FIXED, make_iris
 
 # most of the time of these tests goes into starting Python, and with it torch
@@ -91,7 +91,7 @@ sys.exit(main(words))
 
 @starts_again
 @pytest.mark.parametrize(("words", "place"), [
-    (["fit", "-t", "kind", *FIXED, "--epochs", 100_000, "--seed", 0], "legendretron.training.progress:Progress.update"),
+    (["fit", "-t", "kind", *FIXED, "--epochs", 100_000, "--seed", 0], "legendretron.training.history:Progress.update"),
     (["predict"], "legendretron.cli.predict:_predictions"),
 ])  # fmt: skip
 def test_interrupt_of_a_stream(tables, tmp_path, words, place):

@@ -9,9 +9,8 @@ from legendretron.links import CompositeLink, SoftmaxLink
 from legendretron.training import LinearModel, as_features, train
 from legendretron.training import adam as adam_module
 from legendretron.training import features as features_module
-from legendretron.training.adam import Adam
 from legendretron.training.features import SparseFeatures
-from legendretron.training.step import CapturedStep, Step, make_step
+from legendretron.training.step import Adam, CapturedStep, Step, make_step
 from tests.training.conftest import Problem, make_penalty
 
 pytest.importorskip("triton")

@@ -84,17 +84,17 @@ class TrainingSettings:
         torch.Generator
     ]  #: one per run, for the order of the batches; to resume, as they were at the start
     solver: str = "adam"  #: or ``"lbfgs"``: all rows at once
-    schedule: str = "cosine"  #: see :func:`~legendretron.training.schedule.rate_factor`
+    schedule: str = "cosine"  #: see :func:`~legendretron.training.engine.rate_factor`
     decay: float = 0.95
     decay_every: int = 4
     max_epochs: int = 100  #: passes over the data, or iterations of L-BFGS
     batch_size: int = 64
-    penalize_intercept: bool = False  #: this and the next two: see :class:`~legendretron.training.penalty.Penalty`
+    penalize_intercept: bool = False  #: this and the next two: see :class:`~legendretron.training.model.Penalty`
     symmetric: bool = False
     centred: bool = False
     n_iter_no_change: int = 10  #: epochs without improvement on the validation sample after which a run stops
     tol: float = 1e-6  #: least improvement that counts; for L-BFGS, the gradient that counts as zero
-    verbose: int = 0  #: see :class:`~legendretron.training.progress.Progress`
+    verbose: int = 0  #: see :class:`~legendretron.training.history.Progress`
     checkpoint: Path | CheckpointStore | None = None  #: file of the state of training, to resume from if it exists
     checkpoint_every: int = 10  #: epochs between two checkpoints
     checkpoint_steps: int | None = None  #: steps between them, in place of epochs

@@ -31,8 +31,7 @@ from legendretron.estimators.standardization import Standardizer
 from legendretron.links import Link, SoftmaxLink
 from legendretron.losses import CanonicalLoss
 from legendretron.training import History
-from legendretron.training.early_stopping import EarlyStopping
-from legendretron.training.progress import Progress
+from legendretron.training.history import EarlyStopping, Progress
 
 _LARGEST = 1e150
 
