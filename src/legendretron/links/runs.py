@@ -13,8 +13,6 @@ import torch
 from legendretron._internal.validation import at_least_single
 from legendretron.links.base import Link
 
-__all__ = ["check_single_link", "stack_runs", "take_run"]
-
 AnyLink = TypeVar("AnyLink", bound=Link)
 
 

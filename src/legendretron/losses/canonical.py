@@ -15,10 +15,8 @@ from legendretron.accelerate.inverse import link_from_log
 from legendretron.accelerate.losses import RowLosses, can_be_fused, fused_loss, row_losses
 from legendretron.links import Link, SoftmaxLink
 from legendretron.links.runs import check_single_link
-from legendretron.losses.link_loss import LinkLoss, freeze_copy
-from legendretron.losses.reduction import Reduction
-
-__all__ = ["CanonicalLoss"]
+from legendretron.losses.composite import LinkLoss, freeze_copy
+from legendretron.losses.criterion import Reduction
 
 _WithProba = Callable[[Tensor], tuple[Tensor, Tensor]]
 _LogProba = Callable[[Tensor], Tensor]

@@ -17,8 +17,6 @@ from torch import Tensor
 from legendretron.losses.criterion import Criterion
 from legendretron.simplex import complement, sum_of_others
 
-__all__ = ["LogLoss", "MatsushitaLoss", "SphericalLoss", "SquareLoss"]
-
 
 class _SoftmaxCriterion(Criterion):
     def _log_proba(self, logits: Tensor) -> Tensor:
