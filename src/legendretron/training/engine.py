@@ -9,7 +9,6 @@ from contextlib import closing
 from torch import Tensor
 
 from legendretron._internal.validation import check_choice
-from legendretron.accelerate.steps import autograd_step
 from legendretron.training.batches import Batches, Block, SampleBatches
 from legendretron.training.features import Features
 from legendretron.training.history import Progress
@@ -101,8 +100,6 @@ def train_batches(
         Of several processes, all of which call this; whether to show the speed, in rows a second.
     """
     layout = Layout.alone() if layout is None else layout
-    if not settings.compiled and isinstance(model, LinearModel):
-        model.nll_step = autograd_step(model.link)
     with closing(batches), threads_for(model.n_multiplications(batches.size / layout.n_data)):
         state = TrainingState(model, settings, class_weight, validation, layout)
         if moments is not None:
@@ -165,7 +162,7 @@ class _Steps:
             joint = s.layout.n_processes > 1 or size[0] == 0  # of many shards, a small batch may have no row
             layout = s.layout if joint else None
             step = Step(s.model, features, s.penalty, s.optimizer, s.rate, s.totals, block.n_rows, layout)
-            self._made[size] = step if joint else make_step(step, s.settings.compiled)
+            self._made[size] = step if joint else make_step(step)
         return self._made[size]
 
 

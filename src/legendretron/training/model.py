@@ -166,7 +166,7 @@ class LinearModel(Model):
 
     @cached_property
     def nll_step(self) -> NLLStep:
-        """The function that computes loss and derivatives of the link; :func:`autograd_step` may take its place."""
+        """The function that computes loss and derivatives of the link."""
         return nll_step(self.link, self.flat)
 
     @torch.no_grad()

@@ -103,7 +103,6 @@ class TrainingSettings:
     may_diverge: bool = False  #: whether runs that diverge are left without a warning, also if all of them do
     label: str = ""  #: what the progress bar says first
     betas: tuple[float, float] = (0.9, 0.999)  #: decay of the two moments of Adam
-    compiled: bool = True  #: whether compiled steps may replace plain operations, which they equal to rounding
 
 
 @dataclass

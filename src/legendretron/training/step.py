@@ -310,7 +310,7 @@ def _compile_step(step: Step) -> CompiledStep | None:
 AnyStep = Step | CapturedStep | CompiledStep
 
 
-def make_step(step: Step, compiled: bool = True) -> AnyStep:
+def make_step(step: Step) -> AnyStep:
     """Capture the step on CUDA, unless sparse features are multiplied by plain operations; compile it on the CPU.
 
     Where neither is possible, it is the step itself.
@@ -320,4 +320,4 @@ def make_step(step: Step, compiled: bool = True) -> AnyStep:
     varies = isinstance(features, SparseFeatures) and not features.by_kernels(flat)
     if flat.is_cuda:
         return step if varies else CapturedStep(step)
-    return (_compile_step(step) if compiled else None) or step
+    return _compile_step(step) or step
