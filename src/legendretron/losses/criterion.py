@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from numbers import Real
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -111,10 +111,6 @@ def make_reduction(
     return Reduction(weight, reduction, ignore_index, float(label_smoothing))
 
 
-#: Settings that all criteria have, and their defaults.
-_USUAL: dict[str, Any] = {"reduction": "mean", "ignore_index": -100, "label_smoothing": 0.0, "dim": -1}
-
-
 class Criterion(ProperLoss):
     r"""A proper loss with a link from real numbers to probabilities, so that a network can be trained with it.
 
@@ -146,6 +142,8 @@ class Criterion(ProperLoss):
     """
 
     weight: Tensor | None
+    #: arguments of the constructor that are plain values, and their defaults
+    _defaults: ClassVar[dict[str, Any]] = {"reduction": "mean", "ignore_index": -100, "label_smoothing": 0.0, "dim": -1}
 
     def __init__(
         self,
@@ -256,8 +254,8 @@ class Criterion(ProperLoss):
 
     def _settings(self) -> dict[str, Any]:
         """Arguments of the constructor by name, as JSON values; weights and links are kept apart."""
-        return {name: getattr(self, name) for name in _USUAL}
+        return {name: getattr(self, name) for name in self._defaults}
 
     def extra_repr(self) -> str:
         """Text between the brackets of ``repr``: what differs from the defaults."""
-        return ", ".join(f"{k}={getattr(self, k)!r}" for k, usual in _USUAL.items() if getattr(self, k) != usual)
+        return ", ".join(f"{k}={v!r}" for k, v in self._settings().items() if v != self._defaults[k])
