@@ -12,13 +12,12 @@ from legendretron._internal.validation import check_choice
 from legendretron.training.batches import Batches, Block, SampleBatches
 from legendretron.training.features import Features
 from legendretron.training.history import Progress
-from legendretron.training.layout import Layout
+from legendretron.training.layout import Layout, threads_for
 from legendretron.training.lbfgs import train_lbfgs
 from legendretron.training.model import LinearModel, Model
 from legendretron.training.problem import Sample, TrainingResult, TrainingSettings
 from legendretron.training.state import TrainingState
 from legendretron.training.step import AnyStep, Step, make_step
-from legendretron.training.threads import threads_for
 
 
 def train(

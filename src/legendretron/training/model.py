@@ -18,8 +18,8 @@ from legendretron.accelerate.steps import NLLStep, nll_step
 from legendretron.links import Link, stack_runs, take_run
 from legendretron.simplex import predicted_class
 from legendretron.training.features import Features
+from legendretron.training.layout import thread_count
 from legendretron.training.problem import Sample, TrainingSettings
-from legendretron.training.threads import thread_count
 
 
 class StepArrays(NamedTuple):
