@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from legendretron.training import History, train
-from legendretron.training.batches import SampleBatches
+from legendretron.training.problem import SampleBatches
 from legendretron.training.step import CompiledStep, Step
 from tests.saved_files import read
 from tests.training.conftest import LINKS

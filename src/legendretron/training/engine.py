@@ -9,13 +9,12 @@ from contextlib import closing
 from torch import Tensor
 
 from legendretron._internal.validation import check_choice
-from legendretron.training.batches import Batches, Block, SampleBatches
 from legendretron.training.features import Features
 from legendretron.training.history import Progress
 from legendretron.training.layout import Layout, threads_for
 from legendretron.training.lbfgs import train_lbfgs
 from legendretron.training.model import LinearModel, Model
-from legendretron.training.problem import Sample, TrainingResult, TrainingSettings
+from legendretron.training.problem import Batches, Block, Sample, SampleBatches, TrainingResult, TrainingSettings
 from legendretron.training.state import TrainingState
 from legendretron.training.step import AnyStep, Step, make_step
 

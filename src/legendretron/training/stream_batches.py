@@ -10,8 +10,8 @@ import scipy.sparse
 import torch
 from torch import Tensor
 
-from legendretron.training.batches import Batches, Block, draw_order
 from legendretron.training.features import DenseFeatures, Features, as_features
+from legendretron.training.problem import Batches, Block, draw_order
 
 
 class Rows(NamedTuple):
