@@ -31,11 +31,11 @@ from harness import run_cases, run_process
 from legendretron.distributed.fitting import SplitModel, join_group
 from legendretron.links import make_link
 from legendretron.streaming import as_source
-from legendretron.training.adam import Adam
 from legendretron.training.features import as_features
 from legendretron.training.layout import Layout
 from legendretron.training.model import LinearModel
 from legendretron.training.problem import Sample
+from legendretron.training.step import Adam
 
 #: Features, classes, and rows of one process in a step.
 STEPS = [(50, 26, 256), (50, 26, 4096), (100, 1000, 256), (100, 1000, 1024), (100, 10_000, 256)]

@@ -39,9 +39,8 @@ from legendretron.losses import CanonicalLoss, CompositeLoss, Criterion, LogLoss
 from legendretron.nn import LegendreHead
 from legendretron.paper.vgg_network import VGG5, VGGTron
 from legendretron.training import LinearModel, Sample, TrainingSettings, as_features, train
-from legendretron.training.adam import Adam
-from legendretron.training.penalty import Penalty
-from legendretron.training.step import Step, make_step
+from legendretron.training.model import Penalty
+from legendretron.training.step import Adam, Step, make_step
 from legendretron.trons import PiecewiseLinearLink
 from naive import naive_step
 from study import Scaler

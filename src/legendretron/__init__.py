@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from legendretron._internal.lazy import lazy_names
+from legendretron._internal.extras import lazy_names
 from legendretron._internal.version import __version__
 
 if TYPE_CHECKING:

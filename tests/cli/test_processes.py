@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from legendretron import LegendreTronClassifier
-from legendretron.training.progress import Progress
+from legendretron.training.history import Progress
 from tests.cli.conftest import FIXED, make_iris
 
 # most of the time of these tests goes into starting Python, and with it torch

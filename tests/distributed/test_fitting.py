@@ -13,9 +13,9 @@ from legendretron.distributed.fitting import SplitModel, fit_shards
 from legendretron.distributed.on_torchrun import SharedFile
 from legendretron.streaming import as_source
 from legendretron.training import Sample, as_features
-from legendretron.training.batches import Rows, StreamBatches
 from legendretron.training.layout import Layout
 from legendretron.training.model import LinearModel
+from legendretron.training.stream_batches import Rows, StreamBatches
 
 FIXED = {"alpha": 1e-2, "link_alpha": 1e-2, "random_state": 0}
 

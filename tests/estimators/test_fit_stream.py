@@ -13,7 +13,7 @@ from sklearn.datasets import make_classification
 from legendretron import LegendreTronClassifier, MultinomialLogisticClassifier
 from legendretron.estimators import base, stream_fit
 from legendretron.links import CanonicalLink
-from legendretron.training import History, batches
+from legendretron.training import History, problem, stream_batches
 
 N = 700
 
@@ -37,6 +37,11 @@ def legendretron(**parameters):
 
 def in_order(n, generator):
     return torch.arange(n)
+
+
+def keep_order(monkeypatch):
+    for module in (problem, stream_batches):
+        monkeypatch.setattr(module, "draw_order", in_order)
 
 
 def same(streamed, in_memory, X, tolerance=1e-6):
@@ -71,7 +76,7 @@ def test_rows_in_the_same_order_give_the_result_of_memory(case, table, monkeypat
     """The window holds far less than the table, and batches begin and end anywhere in what arrives."""
     X, y, weight = table
     model = legendretron(**CASES[case])
-    monkeypatch.setattr(batches, "draw_order", in_order)
+    keep_order(monkeypatch)
     in_memory = model.fit(X, y, weight)
     streamed = legendretron(**CASES[case]).fit_stream(pieces(X, y, weight), buffer_rows=0)
     same(streamed, in_memory, X)
@@ -89,7 +94,7 @@ def test_a_table_that_fits_into_the_window_is_shuffled_as_in_memory(case, window
 def test_sparse_rows(table, monkeypatch):
     X, y, weight = table
     X = scipy.sparse.csr_array(np.where(np.abs(X) > 1.0, X, 0.0))
-    monkeypatch.setattr(batches, "draw_order", in_order)
+    keep_order(monkeypatch)
     in_memory = legendretron(max_epochs=3).fit(X, y, weight)
     streamed = legendretron(max_epochs=3).fit_stream(pieces(X, y, weight), buffer_rows=0)
     same(streamed, in_memory, X)
@@ -98,7 +103,7 @@ def test_sparse_rows(table, monkeypatch):
 def test_two_classes_and_logistic_regression(table, monkeypatch):
     X, y, weight = table
     X, y, weight = (part[y != "two"] for part in (X, y, weight))
-    monkeypatch.setattr(batches, "draw_order", in_order)
+    keep_order(monkeypatch)
     settings = {"alpha": 1e-3, "solver": "adam", "max_epochs": 3, "random_state": 0}
     in_memory = MultinomialLogisticClassifier(**settings).fit(X, y, weight)
     streamed = MultinomialLogisticClassifier(**settings).fit_stream((X, y, weight), buffer_rows=0)
@@ -108,7 +113,7 @@ def test_two_classes_and_logistic_regression(table, monkeypatch):
 def passes_of(ids):
     def read_pass(number):
         for (part,) in pieces(ids):
-            yield batches.Rows(part[:, None].astype(np.float64), part, np.ones(len(part)))
+            yield stream_batches.Rows(part[:, None].astype(np.float64), part, np.ones(len(part)))
 
     return read_pass
 
@@ -117,7 +122,9 @@ def window_batches(shards, sizes, endless, **changes):
     settings = {"window": 200, "shuffle": True, "n_features": 1, "sparse": False, "dtype": torch.float64, **changes}
     generators = [torch.Generator().manual_seed(seed) for seed in range(len(sizes))]
     device = torch.device("cpu")
-    return batches.StreamBatches(shards, sizes, 32, generators=generators, endless=endless, device=device, **settings)
+    return stream_batches.StreamBatches(
+        shards, sizes, 32, generators=generators, endless=endless, device=device, **settings
+    )
 
 
 def test_a_small_window_shuffles_and_each_row_comes_once_a_pass():
@@ -153,7 +160,7 @@ def test_batches_after_a_checkpoint_are_those_without_one(endless, window, spars
             ids = np.random.default_rng((shard, number)).permutation(np.arange(ends[shard] - sizes[shard], ends[shard]))
             for part in np.array_split(ids, 7):
                 x = (1.0 + part)[:, None]
-                yield batches.Rows(scipy.sparse.csr_array(x) if sparse else x, part, np.ones(len(part)))
+                yield stream_batches.Rows(scipy.sparse.csr_array(x) if sparse else x, part, np.ones(len(part)))
 
         return read_pass
 

@@ -11,7 +11,7 @@ from sklearn.model_selection import cross_val_score
 
 from legendretron import LegendreTronClassifier
 from legendretron.estimators import fit_splits
-from legendretron.training.progress import Progress
+from legendretron.training.history import Progress
 from tests.given import GIVEN
 
 

@@ -261,7 +261,7 @@ def test_partial_fit(calls, make):
     assert not np.array_equal(tuned.coef_, before)
 
 
-@pytest.mark.parametrize("place", ["tuning.logistic_path.fit_logistic", "training.progress.Progress.update"])
+@pytest.mark.parametrize("place", ["tuning.logistic_path.fit_logistic", "training.history.Progress.update"])
 def test_ctrl_c_leaves_a_fitted_estimator_as_it_was(place, monkeypatch):
     clf = LegendreTronClassifier(**QUICK).fit(X, y)
     before = clf.predict_proba(X), clf.tuning_

@@ -5,7 +5,7 @@ import torch
 
 from legendretron.links import CanonicalLink, CompositeLink, SoftmaxLink
 from legendretron.training import LinearModel, Sample, TrainingSettings, as_features
-from legendretron.training.penalty import Penalty
+from legendretron.training.model import Penalty
 
 LINKS = {
     "softmax": lambda c, g: SoftmaxLink(c),

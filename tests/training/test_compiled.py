@@ -12,8 +12,7 @@ from legendretron.potentials import CPFlowNetwork
 from legendretron.training import LinearModel, as_features, train
 from legendretron.training import engine as engine_module
 from legendretron.training import step as step_module
-from legendretron.training.adam import Adam
-from legendretron.training.step import CompiledStep, Step, make_step
+from legendretron.training.step import Adam, CompiledStep, Step, make_step
 from tests.training.conftest import make_penalty
 
 RTOL = {torch.float64: 1e-10, torch.float32: 2e-4}

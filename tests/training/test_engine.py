@@ -86,7 +86,7 @@ def test_symmetric_penalty_does_not_depend_on_the_reference_class(problem):
 
 
 def test_adam_is_torch_adam(problem):
-    from legendretron.training.adam import Adam
+    from legendretron.training.step import Adam
 
     generator = torch.Generator().manual_seed(0)
     start = torch.randn(1, 7, generator=generator, dtype=torch.float64)

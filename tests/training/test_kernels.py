@@ -7,11 +7,10 @@ import torch
 
 from legendretron.links import CompositeLink, SoftmaxLink
 from legendretron.training import LinearModel, as_features, train
-from legendretron.training import adam as adam_module
 from legendretron.training import features as features_module
-from legendretron.training.adam import Adam
+from legendretron.training import step as step_module
 from legendretron.training.features import SparseFeatures
-from legendretron.training.step import CapturedStep, Step, make_step
+from legendretron.training.step import Adam, CapturedStep, Step, make_step
 from tests.training.conftest import Problem, make_penalty
 
 pytest.importorskip("triton")
@@ -142,7 +141,7 @@ def test_sparse_arguments_of_any_layout():
 
 
 def choose(monkeypatch, kernels):
-    for module in (adam_module, features_module):
+    for module in (step_module, features_module):
         monkeypatch.setattr(module, "kernels_apply", lambda tensor: kernels)
 
 

@@ -10,8 +10,8 @@ import torch
 from legendretron.accelerate.steps import autograd_step, nll_step
 from legendretron.links import SoftmaxLink
 from legendretron.training import History, LinearModel, Sample, as_features
-from legendretron.training.progress import Progress
-from legendretron.training.schedule import rate_factor
+from legendretron.training.engine import rate_factor
+from legendretron.training.history import Progress
 
 
 def test_schedules():

@@ -20,7 +20,7 @@ from sklearn.preprocessing import StandardScaler
 
 from legendretron import canonicality
 from legendretron.diagnostics import monotonicity
-from legendretron.training.progress import Progress
+from legendretron.training.history import Progress
 from legendretron.trons import (
     BregmanTronClassifier,
     GLMTronClassifier,

@@ -14,7 +14,7 @@ from sklearn.linear_model import LogisticRegression
 from legendretron import MultinomialLogisticClassifier
 from legendretron.datasets import symmetric_noise
 from legendretron.training import as_features
-from legendretron.training.progress import Progress
+from legendretron.training.history import Progress
 from legendretron.tuning import link_search, logistic_path
 from legendretron.tuning.logistic_path import LogisticPath
 from legendretron.tuning.problem import Candidate, link_candidates

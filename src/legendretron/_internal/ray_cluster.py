@@ -13,11 +13,11 @@ from legendretron._internal.extras import import_extra
 
 
 @contextmanager
-def ray_cluster(n_cpus: int, address: str | None = None, *, gpus: int | None = None) -> Iterator[Any]:
+def ray_cluster(n_cpus: int, address: str | None = None) -> Iterator[Any]:
     """Connect to a cluster, or start one on this machine, and yield the module ``ray``; the connection is closed at the end.
 
     The address ``"auto"`` is that of the cluster that this machine belongs to; without one, a cluster with so many cores and
-    GPUs, all if not given, is started here.
+    all GPUs is started here.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no usage statistics
     ray: Any = import_extra("ray", "backend ray", "distributed")
@@ -25,7 +25,7 @@ def ray_cluster(n_cpus: int, address: str | None = None, *, gpus: int | None = N
     paths = {"PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
     if address is None:
         ray.init(
-            num_cpus=n_cpus, num_gpus=gpus, include_dashboard=False, logging_level=logging.ERROR, log_to_driver=False,
+            num_cpus=n_cpus, include_dashboard=False, logging_level=logging.ERROR, log_to_driver=False,
             runtime_env={"env_vars": paths},
         )  # fmt: skip
     else:

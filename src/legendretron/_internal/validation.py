@@ -13,10 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from legendretron._internal.arguments import check_choice as check_choice
-from legendretron._internal.arguments import check_integer as check_integer
-from legendretron._internal.arguments import check_open_unit as check_open_unit
 from legendretron._internal.parameters import ParameterError
+from legendretron._internal.parameters import check_choice as check_choice
+from legendretron._internal.parameters import check_integer as check_integer
+from legendretron._internal.parameters import check_open_unit as check_open_unit
 
 #: How far a probability vector may be from summing to one; single-precision ones may come as doubles.
 _SUM_SLACK = 1e-5

@@ -23,8 +23,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from legendretron._internal.arguments import check_choice, check_open_unit
 from legendretron._internal.fields import BOOLEAN, array, check_fields, optional
+from legendretron._internal.parameters import check_choice, check_open_unit
 
 __all__ = ["SCORES", "SetCalibration", "set_scores", "some_rows"]
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from legendretron._internal.arguments import check_choice
 from legendretron._internal.columns import check_names
 from legendretron._internal.extras import arrow, compute, import_extra, pandas, parquet
+from legendretron._internal.parameters import check_choice
 from legendretron.datasets.compressed import open_compressed
 from legendretron.datasets.text_file import TextFile, join_batches
 from legendretron.datasets.text_form import (

@@ -14,12 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from legendretron._internal.arguments import check_choice
 from legendretron._internal.columns import check_known, choose_names, quoted
 from legendretron._internal.extras import pandas
 from legendretron._internal.labels import label_text
 from legendretron._internal.numbers import marks_of
-from legendretron._internal.parameters import spell
+from legendretron._internal.parameters import check_choice, spell
 from legendretron.datasets.table_files import SUFFIXES, FileRows, Wanted, format_of, read_frames
 from legendretron.datasets.text_file import lines_of_rows, place_of_row
 from legendretron.datasets.text_form import GUESS, TextForm, TextOptions, numbers_and_words, type_columns

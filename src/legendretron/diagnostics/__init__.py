@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from legendretron._internal.lazy import lazy_names
+from legendretron._internal.extras import lazy_names
 
 if TYPE_CHECKING:
     from legendretron.diagnostics.binned_calibration import (
@@ -13,8 +13,7 @@ if TYPE_CHECKING:
         expected_calibration_error,
     )
     from legendretron.diagnostics.decomposition import Decomposition, decompose
-    from legendretron.diagnostics.monotonicity_check import MonotonicityCheck, monotonicity
-    from legendretron.diagnostics.properness_check import PropernessCheck, properness
+    from legendretron.diagnostics.properness_check import MonotonicityCheck, PropernessCheck, monotonicity, properness
     from legendretron.diagnostics.smooth_calibration import (
         SmoothCalibrationCurve,
         smooth_calibration_curve,
@@ -29,8 +28,7 @@ else:
             "binned_calibration": ("CalibrationCurve", "calibration_curve", "expected_calibration_error"),
             "decomposition": ("Decomposition", "decompose"),
             "softmax_test": ("LinkTest", "link_test"),
-            "monotonicity_check": ("MonotonicityCheck", "monotonicity"),
-            "properness_check": ("PropernessCheck", "properness"),
+            "properness_check": ("MonotonicityCheck", "PropernessCheck", "monotonicity", "properness"),
             "smooth_calibration": ("SmoothCalibrationCurve", "smooth_calibration_curve", "smooth_calibration_error"),
             "legendretron.links.canonicality": ("CanonicalityCheck", "canonicality"),
         },

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from legendretron._internal.arguments import check_choice, check_integer
+from legendretron._internal.parameters import check_choice, check_integer
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ import torch
 from numpy.typing import ArrayLike
 from sklearn.exceptions import ConvergenceWarning
 
-from legendretron._internal.arguments import check_choice, check_integer
+from legendretron._internal.parameters import check_choice, check_integer
 from legendretron.calibration.fitting import calibrate
 from legendretron.diagnostics.binned_calibration import outcomes, row_weights
 from legendretron.diagnostics.intervals import Estimate, drawn_means, interval

@@ -53,12 +53,8 @@ def row_scores(y: np.ndarray, log_p: np.ndarray) -> RowScores:
     return RowScores(losses, squares, predicted == y, confidence, predicted)
 
 
-def scores_of(
-    y: np.ndarray, log_p: np.ndarray, sample_weight: np.ndarray | None = None, *, ordered: bool = True
-) -> Scores:
+def scores_of(y: np.ndarray, log_p: np.ndarray, sample_weight: np.ndarray | None = None) -> Scores:
     """Score log-probabilities (n, C) by the class indices (n,) of the labels, rows with weights (n,).
-
-    Without ``ordered``, the scores that take the order of all rows are left out, as NaN.
 
     Examples
     --------
@@ -66,14 +62,13 @@ def scores_of(
     0.125
     """
     rows, weight = row_scores(y, log_p), row_weights(sample_weight, len(y))
-
     accuracy, log_loss, brier = (float(np.average(part, weights=weight)) for part in (rows.right, *rows[:2]))
     return Scores(
         accuracy,
         log_loss,
         brier,
-        calibration_error=rows.calibration_error(weight) if ordered else math.nan,
-        auc=_auc(y, log_p, weight) if ordered else math.nan,
+        calibration_error=rows.calibration_error(weight),
+        auc=_auc(y, log_p, weight),
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from legendretron._internal.arguments import check_integer, check_open_unit
+from legendretron._internal.parameters import check_integer, check_open_unit
 from legendretron.diagnostics.binned_calibration import outcomes, row_weights
 from legendretron.diagnostics.intervals import draw_groups
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from legendretron._internal.lazy import lazy_names
+from legendretron._internal.extras import lazy_names
 
 if TYPE_CHECKING:
     from legendretron.estimators.any_model import load

@@ -46,7 +46,7 @@ from legendretron.estimators.votes import fit_votes
 from legendretron.links import LabelNoise, Link, NoisyLink, SoftmaxLink, clean_link, with_noise
 from legendretron.training import LinearModel, Sample, TrainingResult, TrainingSettings, as_features, train
 from legendretron.training.features import Features
-from legendretron.training.threads import threads_for
+from legendretron.training.layout import threads_for
 from legendretron.tuning.folds import make_folds
 from legendretron.tuning.problem import Candidate, TuningProblem, link_candidates
 from legendretron.tuning.rules import link_folds_for, steps_for

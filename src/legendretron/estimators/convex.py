@@ -10,9 +10,9 @@ import torch
 
 from legendretron.links import LabelNoise, Link, SymmetricNoise
 from legendretron.training import History, LinearModel, Sample, TrainingResult, TrainingSettings
+from legendretron.training.history import Progress
+from legendretron.training.layout import threads_for
 from legendretron.training.logistic import Logistic, fit_logistic, logistic_scores
-from legendretron.training.progress import Progress
-from legendretron.training.threads import threads_for
 
 #: The gradient above which it has not converged, which is scikit-learn's.
 _CONVERGED = 1e-4

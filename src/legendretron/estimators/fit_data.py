@@ -7,9 +7,8 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from sklearn.utils.multiclass import check_classification_targets
 
-from legendretron._internal.features import check_features
 from legendretron._internal.labels import check_labels
-from legendretron._internal.sklearn_compat import check_sample_weight
+from legendretron._internal.sklearn_compat import check_features, check_sample_weight
 from legendretron.estimators.classes import apply_class_weight, swap_labels
 from legendretron.estimators.soft_labels import SoftLabels
 

@@ -12,9 +12,9 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted
 
 from legendretron._internal.chunks import chunks, chunks_in_cache
-from legendretron._internal.features import check_features
 from legendretron._internal.fields import BOOLEAN, OBJECT, array, check_fields, list_of, number, optional
 from legendretron._internal.parameters import spell
+from legendretron._internal.sklearn_compat import check_features
 from legendretron.accelerate.predictions import RowProbabilities, row_probabilities
 from legendretron.estimators.classes import swap_classes
 from legendretron.estimators.fixed_link import freeze, get_link, is_fixed

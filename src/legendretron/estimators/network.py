@@ -15,10 +15,9 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from legendretron._internal.chunks import chunks_in_cache
-from legendretron._internal.features import check_features
 from legendretron._internal.fields import BOOLEAN, OBJECT, check_fields, list_of, number, one_of
 from legendretron._internal.parameters import ParameterError, spell
-from legendretron._internal.sklearn_compat import Interval, StrOptions, validates_parameters
+from legendretron._internal.sklearn_compat import Interval, StrOptions, check_features, validates_parameters
 from legendretron._internal.validation import check_device
 from legendretron.calibration.link import CalibratedLink
 from legendretron.estimators.classes import swap_classes

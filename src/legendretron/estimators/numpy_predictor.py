@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from legendretron._internal.arguments import check_choice, check_integer
 from legendretron._internal.artifacts import load_state
 from legendretron._internal.chunks import chunks
 from legendretron._internal.fields import array, check_fields
+from legendretron._internal.parameters import check_choice, check_integer
 from legendretron.estimators.floor import add_floor
 from legendretron.estimators.saved_classes import classes_from_state
 from legendretron.preprocessing.column import columns_from_state

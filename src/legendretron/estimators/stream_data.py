@@ -15,8 +15,8 @@ from legendretron.estimators.standardization import Standardizer
 from legendretron.streaming import Source, Summary, scan
 from legendretron.streaming.scan import merge_summaries
 from legendretron.streaming.source import HELD_OUT, SAMPLE, BadRowError, RowCheck, read_ahead, row_share
-from legendretron.training.batches import Rows
 from legendretron.training.layout import Layout
+from legendretron.training.stream_batches import Rows
 
 #: Expected rows of each class in a sample, if it has as many: no class must be missing.
 _LEAST_OF_CLASS = 30

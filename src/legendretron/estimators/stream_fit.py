@@ -28,10 +28,10 @@ from legendretron.links import LabelNoise, Link
 from legendretron.streaming import Source
 from legendretron.streaming.scan import merge_summaries
 from legendretron.training import LinearModel, Sample, as_features
-from legendretron.training.batches import Rows, StreamBatches
 from legendretron.training.checkpoint import CheckpointStore
 from legendretron.training.engine import train_batches
 from legendretron.training.layout import JointError, Layout
+from legendretron.training.stream_batches import Rows, StreamBatches
 from legendretron.tuning.table import Tuning
 
 #: Rows that strengths are chosen on, and bytes of their features at most.

@@ -2,8 +2,8 @@
 
 from legendretron.links.base import Link, NotCanonicalError
 from legendretron.links.canonical import CanonicalLink
+from legendretron.links.canonicality import Distilled, LinkGap, distill, link_gap
 from legendretron.links.composite import CompositeLink
-from legendretron.links.distillation import Distilled, LinkGap, distill, link_gap
 from legendretron.links.noise_models import LabelNoise, SymmetricNoise, TransitionNoise
 from legendretron.links.noisy import NoisyLink, clean_link, with_noise
 from legendretron.links.persistence import load_link, save_link

@@ -30,8 +30,6 @@ from legendretron._internal.validation import (
 from legendretron.links.binary_potential import BinaryPotential, PotentialTable, split_panels
 from legendretron.simplex import append_reference, log_softmax_plus, log_softmax_plus_inverse
 
-__all__ = ["Link", "LogProba", "NotCanonicalError", "row_jacobian"]
-
 #: From a link, rows, and whether they are logits of all classes, to log-probabilities.
 LogProba = Callable[["Link", Tensor, bool], Tensor]
 #: Arguments of a constructor that are not settings: what a link can represent does not depend on them.

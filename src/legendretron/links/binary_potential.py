@@ -22,8 +22,6 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-__all__ = ["SATURATION", "BinaryPotential", "PotentialTable", "split_panels"]
-
 Rows = Callable[[Tensor], Tensor]
 
 #: |log-odds| beyond which sigma has reached 0 or 1 to rounding, in float64.

@@ -11,8 +11,6 @@ from legendretron.links.base import Link
 from legendretron.links.registry import register_link
 from legendretron.potentials import NestedLogSumExp
 
-__all__ = ["CanonicalLink"]
-
 
 @register_link("canonical")
 class CanonicalLink(Link):

@@ -13,8 +13,6 @@ from legendretron.links.registry import register_link
 from legendretron.potentials import FICNN, CPFlowNetwork
 from legendretron.simplex import log_softmax_plus, softmax_plus_jacobian
 
-__all__ = ["CompositeLink"]
-
 _NETWORKS: dict[str, type[FICNN]] = {"ficnn": FICNN, "cpflow": CPFlowNetwork}
 
 

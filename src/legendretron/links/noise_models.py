@@ -29,20 +29,6 @@ from legendretron._internal.validation import (
     has_values,
 )
 
-__all__ = [
-    "LabelNoise",
-    "SymmetricNoise",
-    "TransitionNoise",
-    "count_wrong_labels",
-    "known_noise",
-    "make_noise",
-    "mix_with_uniform",
-    "observed_loss",
-    "replaced_share",
-    "share_of_wrong_labels",
-    "wrong_share",
-]
-
 #: Most classes for products with a matrix in logarithms: exact, but with C times the memory.
 _FEW_CLASSES = 100
 

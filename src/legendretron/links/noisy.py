@@ -14,8 +14,6 @@ from legendretron.links.noise_models import LabelNoise, SymmetricNoise, make_noi
 from legendretron.links.registry import link_class, link_config, register_link
 from legendretron.simplex import append_reference, log_softmax_plus
 
-__all__ = ["NoisyLink", "clean_link", "with_noise"]
-
 
 @register_link("noisy")
 class NoisyLink(Link):

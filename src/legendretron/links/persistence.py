@@ -19,8 +19,6 @@ from legendretron.links.base import Link
 from legendretron.links.registry import link_class, link_config, make_link
 from legendretron.links.runs import check_single_link
 
-__all__ = ["blank_link", "check_finite", "link_from_state", "link_to_state", "load_link", "save_link"]
-
 _TENSORS = Field(
     "an object of tensors",
     lambda value: isinstance(value, dict) and all(isinstance(tensor, Tensor) for tensor in value.values()),

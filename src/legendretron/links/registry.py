@@ -19,16 +19,6 @@ from legendretron._internal.json_values import as_json
 from legendretron._internal.parameters import ParameterError, spell
 from legendretron.links.base import Link
 
-__all__ = [
-    "check_settings",
-    "link_class",
-    "link_config",
-    "link_names",
-    "make_link",
-    "names_without_settings",
-    "register_link",
-]
-
 #: Group of the entry points by which installed packages register links.
 ENTRY_POINTS = "legendretron.links"
 

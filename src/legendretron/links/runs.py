@@ -13,8 +13,6 @@ import torch
 from legendretron._internal.validation import at_least_single
 from legendretron.links.base import Link
 
-__all__ = ["check_single_link", "stack_runs", "take_run"]
-
 AnyLink = TypeVar("AnyLink", bound=Link)
 
 
@@ -85,7 +83,8 @@ def _check_user_link(link: Link) -> None:
 
     With one run, or as many rows as runs, a mistake may not show, or only in the values.
     """
-    if not any(isinstance(part, Link) and not _is_ours(part) for part in link.modules()):
+    ours = __name__.partition(".")[0]
+    if all(type(part).__module__.partition(".")[0] == ours for part in link.modules() if isinstance(part, Link)):
         return
     runs = [copy.deepcopy(link).eval() for _ in range(2)]
     for parameter in runs[1].parameters():
@@ -108,10 +107,6 @@ def _check_user_link(link: Link) -> None:
             "entries in front, and predictors the shape (R, n, C - 1): give a parameter an axis for the rows by "
             "parameter.unsqueeze(-2), and transpose by .mT. See 'Writing a link' in the documentation."
         )
-
-
-def _is_ours(link: Link) -> bool:
-    return type(link).__module__.partition(".")[0] == __name__.partition(".")[0]
 
 
 def _settings(link: Link) -> list[tuple[object, ...]]:

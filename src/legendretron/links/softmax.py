@@ -9,8 +9,6 @@ from legendretron.links.base import Link
 from legendretron.links.registry import register_link
 from legendretron.simplex import log_softmax_plus, logsumexp_plus, softmax_plus_jacobian
 
-__all__ = ["SoftmaxLink"]
-
 
 @register_link("softmax")
 class SoftmaxLink(Link):

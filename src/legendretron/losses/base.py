@@ -14,9 +14,6 @@ from legendretron._internal.validation import (
     check_proba,
     full_precision,
 )
-from legendretron.losses.reduction import expectation
-
-__all__ = ["ProperLoss"]
 
 
 class ProperLoss(nn.Module, ABC):
@@ -113,3 +110,8 @@ class ProperLoss(nn.Module, ABC):
             raise ValueError(f"sample_weight must have shape {tuple(picked.shape)}, got {tuple(sample_weight.shape)}.")
         weight = at_least_single(sample_weight)  # half precision has no sums above 65,504
         return (picked * weight).sum() / weight.sum()
+
+
+def expectation(p: Tensor, losses: Tensor) -> Tensor:
+    """``sum_i p_i l_i`` with ``0 * inf = 0``."""
+    return torch.where(p == 0, torch.zeros_like(losses), p * losses).sum(-1)

@@ -3,7 +3,7 @@ r"""The loss of a canonical link: what LegendreTron learns."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -15,10 +15,8 @@ from legendretron.accelerate.inverse import link_from_log
 from legendretron.accelerate.losses import RowLosses, can_be_fused, fused_loss, row_losses
 from legendretron.links import Link, SoftmaxLink
 from legendretron.links.runs import check_single_link
-from legendretron.losses.link_loss import LinkLoss, freeze_copy
-from legendretron.losses.reduction import Reduction
-
-__all__ = ["CanonicalLoss"]
+from legendretron.losses.composite import LinkLoss, freeze_copy
+from legendretron.losses.criterion import Reduction
 
 _WithProba = Callable[[Tensor], tuple[Tensor, Tensor]]
 _LogProba = Callable[[Tensor], Tensor]
@@ -105,6 +103,7 @@ class CanonicalLoss(LinkLoss):
     """
 
     least: Tensor | None
+    _defaults: ClassVar[dict[str, Any]] = {**LinkLoss._defaults, "normalized": False}
 
     def __init__(
         self,
@@ -253,13 +252,6 @@ class CanonicalLoss(LinkLoss):
         losses = losses if self.least is None else losses - self.least.to(losses)
         # a label that was ruled out has an infinite loss; the predictor stands in for the limit of the others
         return losses.masked_fill(q == 0, torch.inf)
-
-    def _settings(self) -> dict[str, Any]:
-        return {**super()._settings(), "normalized": self.normalized}
-
-    def extra_repr(self) -> str:
-        """Text between the brackets of ``repr``."""
-        return ", ".join(filter(None, [super().extra_repr(), "normalized=True" if self.normalized else ""]))
 
 
 def _keeps_values(before: Tensor, after: Tensor) -> bool:

@@ -8,8 +8,6 @@ from torch import Tensor
 from legendretron._internal.validation import check_float_tensor, check_open_unit
 from legendretron.losses.base import ProperLoss
 
-__all__ = ["AsymmetricBinaryLoss", "CostLoss", "ZeroOneLoss"]
-
 
 class CostLoss(ProperLoss):
     r"""Cost of the act that is best under the prediction.

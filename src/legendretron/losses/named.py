@@ -9,15 +9,13 @@ they are strictly proper composite losses, which are not convex in the logits.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from legendretron.losses.criterion import Criterion
 from legendretron.simplex import complement, sum_of_others
-
-__all__ = ["LogLoss", "MatsushitaLoss", "SphericalLoss", "SquareLoss"]
 
 
 class _SoftmaxCriterion(Criterion):
@@ -86,6 +84,8 @@ class SquareLoss(_SoftmaxCriterion):
     tensor([0.0625, 0.5625])
     """
 
+    _defaults: ClassVar[dict[str, Any]] = {**Criterion._defaults, "scale_by_half": True}
+
     def __init__(self, scale_by_half: bool = True, **criterion: Any) -> None:
         super().__init__(**criterion)
         if not isinstance(scale_by_half, bool):
@@ -105,14 +105,6 @@ class SquareLoss(_SoftmaxCriterion):
 
     def _regret(self, p: Tensor, q: Tensor) -> Tensor:
         return self._factor * (p - q).square().sum(-1)
-
-    def extra_repr(self) -> str:
-        """Text between the brackets of ``repr``."""
-        shown = super().extra_repr()
-        return f"scale_by_half={self.scale_by_half}" + (f", {shown}" if shown else "")
-
-    def _settings(self) -> dict[str, Any]:
-        return {**super()._settings(), "scale_by_half": self.scale_by_half}
 
 
 class SphericalLoss(_SoftmaxCriterion):

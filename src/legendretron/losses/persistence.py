@@ -10,12 +10,9 @@ from legendretron._internal.artifacts import load_state, save_state
 from legendretron._internal.fields import OBJECT, array, check_fields, one_of, optional
 from legendretron.links.persistence import link_from_state, link_to_state
 from legendretron.losses.canonical import CanonicalLoss
-from legendretron.losses.composite import CompositeLoss
+from legendretron.losses.composite import CompositeLoss, LinkLoss
 from legendretron.losses.criterion import Criterion
-from legendretron.losses.link_loss import LinkLoss
 from legendretron.losses.named import LogLoss, MatsushitaLoss, SphericalLoss, SquareLoss
-
-__all__ = ["load_loss", "save_loss"]
 
 _LOSSES: dict[str, type[Criterion]] = {
     cls.__name__: cls for cls in (CanonicalLoss, CompositeLoss, LogLoss, MatsushitaLoss, SphericalLoss, SquareLoss)

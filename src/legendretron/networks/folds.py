@@ -15,8 +15,8 @@ from legendretron.links import LabelNoise
 from legendretron.networks.inputs import NetworkInputs
 from legendretron.networks.model import FoldSettings, NetworkModel
 from legendretron.training import Sample, TrainingResult, TrainingSettings, train
+from legendretron.training.engine import ROUNDS
 from legendretron.training.features import Features
-from legendretron.training.schedule import ROUNDS
 from legendretron.tuning.folds import Fold
 
 #: Moments of Adam.

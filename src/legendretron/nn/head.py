@@ -19,7 +19,7 @@ from legendretron._internal.validation import (
 )
 from legendretron.accelerate.log_proba import log_proba
 from legendretron.links import Link
-from legendretron.losses.reduction import make_reduction
+from legendretron.losses.criterion import make_reduction
 from legendretron.nn.link_module import LinkModule, observe
 from legendretron.simplex import append_reference
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from legendretron._internal.arguments import check_choice
+from legendretron._internal.parameters import check_choice
 from legendretron.calibration.prediction_sets import SetCalibration
 from legendretron.plots.axes import COLORS, add_legend_below
 from legendretron.plots.chart import Chart, Display, Line

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import scipy.sparse
@@ -26,49 +26,18 @@ _BLOCK, _FEWEST, _MOST = 2**16, 256, 4096
 WriteGradient = Callable[[Tensor, Tensor, bool], None]
 
 
-class Features(Protocol):
-    """``N`` rows of ``d`` features, from which each run takes its own rows."""
-
-    n_rows: int
-    n_features: int
-
-    def product(self, rows: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, WriteGradient]:
-        """``X[rows] @ weight + bias``, and a function that writes the gradient of the weight.
-
-        Shapes ``(R, n), (R, d, K), (R, 1, K) -> (R, n, K)``.
-        """
-        ...
-
-    def single(self) -> Features:
-        """The same in float32."""
-        ...
-
-    def select_rows(self, rows: np.ndarray) -> Any:
-        """Some rows for other libraries, in float32: an array of shape (n, d), or a sparse matrix in compressed rows."""
-        ...
-
-    def blocks(self, width: int) -> list[slice]:
-        """Rows to multiply at once, for results of ``width`` columns; all of a sparse matrix, which is costly to cut."""
-        ...
-
-    def multiply(self, block: slice, matrix: Tensor) -> Tensor:
-        """``X[block] @ matrix``."""
-        ...
-
-    def add_transposed(self, block: slice, matrix: Tensor, out: Tensor) -> None:
-        """Add ``X[block].T @ matrix`` to ``out``; of a sparse matrix, put it there."""
-        ...
-
-
 class DenseFeatures:
-    """A dense matrix of shape (N, d)."""
+    """``N`` rows of ``d`` features, a dense matrix, from which each run takes its own rows."""
 
     def __init__(self, x: Tensor) -> None:
         self.x = x
         self.n_rows, self.n_features = x.shape
 
     def product(self, rows: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, WriteGradient]:
-        """See :class:`Features`."""
+        """``X[rows] @ weight + bias``, and a function that writes the gradient of the weight.
+
+        Shapes ``(R, n), (R, d, K), (R, 1, K) -> (R, n, K)``.
+        """
         x = self.x.index_select(0, rows.reshape(-1)).view(*rows.shape, self.n_features)
 
         def write_gradient(dz: Tensor, out: Tensor, cleared: bool) -> None:
@@ -77,42 +46,42 @@ class DenseFeatures:
         return torch.baddbmm(bias, x, weight), write_gradient
 
     def single(self) -> DenseFeatures:
-        """See :class:`Features`."""
+        """The same in float32."""
         return DenseFeatures(self.x.float())
 
     def select_rows(self, rows: np.ndarray) -> np.ndarray:
-        """See :class:`Features`."""
+        """Some rows for other libraries, in float32: an array of shape (n, d), or a sparse matrix in compressed rows."""
         return self.x[torch.as_tensor(rows, device=self.x.device)].float().cpu().numpy()
 
     def blocks(self, width: int) -> list[slice]:
-        """See :class:`Features`."""
+        """Rows to multiply at once, for results of ``width`` columns; all of a sparse matrix, which is costly to cut."""
         if not compiled_applies(self.x):
             return chunks(self.n_rows, width)
         step = max(_FEWEST, min(_MOST, _BLOCK // max(1, self.n_features, width)))
         return [slice(first, min(first + step, self.n_rows)) for first in range(0, self.n_rows, step)]
 
     def multiply(self, block: slice, matrix: Tensor) -> Tensor:
-        """See :class:`Features`."""
+        """``X[block] @ matrix``."""
         return self.x[block] @ matrix
 
     def add_transposed(self, block: slice, matrix: Tensor, out: Tensor) -> None:
-        """See :class:`Features`."""
+        """Add ``X[block].T @ matrix`` to ``out``; of a sparse matrix, put it there."""
         out.addmm_(self.x[block].mT, matrix)
 
 
 class SparseFeatures:
-    """A matrix in compressed sparse rows; it is never made dense."""
+    """The same in compressed sparse rows; it is never made dense."""
 
     def __init__(self, starts: Tensor, columns: Tensor, values: Tensor, n_features: int) -> None:
         self.starts, self.columns, self.values = starts, columns, values
         self.n_rows, self.n_features = starts.numel() - 1, n_features
 
     def single(self) -> SparseFeatures:
-        """See :class:`Features`."""
+        """See :class:`DenseFeatures`."""
         return SparseFeatures(self.starts, self.columns, self.values.float(), self.n_features)
 
     def select_rows(self, rows: np.ndarray) -> scipy.sparse.csr_array:
-        """See :class:`Features`."""
+        """See :class:`DenseFeatures`."""
         parts = tuple(part.cpu().numpy() for part in (self.values.float(), self.columns, self.starts))
         selected = scipy.sparse.csr_array(parts, shape=(self.n_rows, self.n_features))[rows]
         if max(selected.nnz, self.n_features) < 2**31:  # not everything takes longer indices
@@ -125,7 +94,7 @@ class SparseFeatures:
         return kernels_apply(like) and not torch.are_deterministic_algorithms_enabled()
 
     def product(self, rows: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, WriteGradient]:
-        """See :class:`Features`."""
+        """See :class:`DenseFeatures`."""
         return (self._kernel_product if self.by_kernels(weight) else self._plain_product)(rows, weight, bias)
 
     def _kernel_product(self, rows: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, WriteGradient]:
@@ -195,11 +164,11 @@ class SparseFeatures:
         return on_device(self._csr), on_device(self._csr.T.tocsr())
 
     def blocks(self, width: int) -> list[slice]:
-        """See :class:`Features`."""
+        """See :class:`DenseFeatures`."""
         return [slice(0, self.n_rows)]
 
     def multiply(self, block: slice, matrix: Tensor) -> Tensor:
-        """See :class:`Features`."""
+        """See :class:`DenseFeatures`."""
         if self.values.is_cuda:
             return self._cuda_pair[0] @ matrix
         if compiled_applies(self.values):
@@ -210,13 +179,16 @@ class SparseFeatures:
         return torch.from_numpy(np.asarray(self._csr @ matrix.numpy()))
 
     def add_transposed(self, block: slice, matrix: Tensor, out: Tensor) -> None:
-        """See :class:`Features`."""
+        """See :class:`DenseFeatures`."""
         if self.values.is_cuda:
             out.copy_(self._cuda_pair[1] @ matrix)
         elif compiled_applies(self.values):
             _sum_rows(self._by_columns, matrix, out)
         else:
             out.copy_(torch.from_numpy(np.asarray(self._csr.T @ matrix.numpy())))
+
+
+Features = DenseFeatures | SparseFeatures
 
 
 def _sum_rows(compressed: tuple[Tensor, Tensor, Tensor], matrix: Tensor, out: Tensor) -> None:
@@ -235,7 +207,6 @@ def variances(features: Features, weights: Tensor) -> Tensor:
         for matrix, out in ((features, first), (squares, second)):
             matrix.add_transposed(slice(None), weights, out)
     else:
-        assert isinstance(features, DenseFeatures)
         for part in features.blocks(features.n_features):  # squares of a part at a time: tables may be large
             first.addmm_(features.x[part].mT, weights[part])
             second.addmm_(features.x[part].square().mT, weights[part])

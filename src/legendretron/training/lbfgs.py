@@ -10,12 +10,9 @@ import torch
 from torch import Tensor
 
 from legendretron.training.descent import LBFGS, descend
-from legendretron.training.early_stopping import EarlyStopping
-from legendretron.training.history import History
-from legendretron.training.model import LinearModel
-from legendretron.training.penalty import Penalty
+from legendretron.training.history import EarlyStopping, History, Progress
+from legendretron.training.model import LinearModel, Penalty
 from legendretron.training.problem import DivergedError, Sample, TrainingResult, TrainingSettings
-from legendretron.training.progress import Progress
 
 #: With a tolerance this small the minimum itself is wanted: with a curvature of 1e-4, a gradient of 1e-8 leaves errors of
 #: 1e-4. The gradient is then brought down further by this factor.

@@ -89,7 +89,7 @@ def fit_logistic(
     weights : Tensor of shape (N, R)
         Shares of the rows; each column sums to 1.
     alpha : Tensor of shape (R,)
-        Strengths of the penalty, see :class:`~legendretron.training.penalty.Penalty`.
+        Strengths of the penalty, see :class:`~legendretron.training.model.Penalty`.
     start : tuple of Tensor, optional
         Weight ``(R, d, K)`` and bias ``(R, K)`` to begin with; zeros if not given.
     rate, learn_rate

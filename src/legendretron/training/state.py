@@ -14,14 +14,12 @@ from torch import Tensor
 from legendretron._internal.fields import OBJECT, array, check_fields, integer, number
 from legendretron._internal.parameters import spell
 from legendretron._internal.process_groups import is_sharded
-from legendretron.training.adam import Adam
 from legendretron.training.checkpoint import CheckpointStore, load_checkpoint, save_checkpoint
-from legendretron.training.early_stopping import EarlyStopping
-from legendretron.training.history import History
+from legendretron.training.history import EarlyStopping, History
 from legendretron.training.layout import Layout
-from legendretron.training.model import LinearModel, Model
-from legendretron.training.penalty import Penalty
+from legendretron.training.model import LinearModel, Model, Penalty
 from legendretron.training.problem import DivergedError, Sample, TrainingResult, TrainingSettings
+from legendretron.training.step import Adam
 
 
 class TrainingState:

@@ -16,12 +16,12 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted
 
-from legendretron._internal.features import check_features
 from legendretron._internal.labels import check_labels
 from legendretron._internal.sklearn_compat import (
     Classifier,
     Interval,
     StrOptions,
+    check_features,
     check_sample_weight,
     validates_parameters,
 )
@@ -31,8 +31,7 @@ from legendretron.estimators.standardization import Standardizer
 from legendretron.links import Link, SoftmaxLink
 from legendretron.losses import CanonicalLoss
 from legendretron.training import History
-from legendretron.training.early_stopping import EarlyStopping
-from legendretron.training.progress import Progress
+from legendretron.training.history import EarlyStopping, Progress
 
 _LARGEST = 1e150
 

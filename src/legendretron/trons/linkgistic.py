@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 from legendretron._internal.sklearn_compat import Interval, StrOptions
 from legendretron._internal.validation import check_integer
 from legendretron.training import History
-from legendretron.training.progress import Progress
+from legendretron.training.history import Progress
 from legendretron.trons.base import BinaryLinkLearner, Design
 from legendretron.trons.link_prior import GaussianLogOdds, IntegratedSquare, LinkPrior
 from legendretron.trons.trigonometric_link import TrigonometricLink

@@ -97,7 +97,7 @@ class TuningProblem:
     steps: int  #: to train links for
     learning_rate: float  #: initial rate
     seed: int  #: of starts and batches
-    penalize_intercept: bool = False  #: this and the next two: see :class:`~legendretron.training.penalty.Penalty`
+    penalize_intercept: bool = False  #: this and the next two: see :class:`~legendretron.training.model.Penalty`
     symmetric_logistic: bool = True  #: about logistic regression
     centred: bool = True
     link_folds: int | None = None  #: on how many of the folds, the first ones, links are tried; all if not given
