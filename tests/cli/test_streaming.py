@@ -249,6 +249,23 @@ def test_bad_rows_are_counted_together(mixed, frame, run, tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize("mixed", [False, True])
+def test_marks_of_gaps_beside_bad_rows(mixed, frame, run, tmp_path):
+    """A mark is a gap however the number is written, also among rows of which one holds a word."""
+    frame = frame.assign(d=frame["d"].astype(object))
+    frame.loc[[90, 91], "d"] = ["-999", "-999.0"]
+    if mixed:
+        frame = frame.assign(color=np.where(frame["a"] > 0, "red", "blue"))
+    words = ["fit", tmp_path / "t.csv", "-t", "kind", *QUICK, "--na", "-999", "--missing", "drop-rows", "--json"]
+    write(frame, tmp_path / "t.csv")
+    ran = run(*words, "-o", tmp_path / "model")
+    assert (ran.json["rows_left_out"], ran.json["rows"]) == (2, N - 2)
+    frame.loc[95, "d"] = "word"
+    write(frame, tmp_path / "t.csv")
+    ran = run(*words, "-o", tmp_path / "model", "--stream", "--skip-bad-rows", 1)
+    assert (ran.json["rows_left_out"], ran.json["rows"]) == (3, N - 3)
+
+
+@pytest.mark.parametrize("mixed", [False, True])
 def test_rows_without_labels_at_the_beginning(mixed, frame, run, tmp_path):
     frame = frame.assign(kind=frame["kind"].where(frame.index % 50 > 0))
     if mixed:

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.utils.validation import validate_data
 
 from legendretron._internal.columns import is_number
-from legendretron._internal.labels import missing_labels
+from legendretron._internal.labels import holds_dates, missing_labels
 
 
 def check_features(estimator: Any, X: Any, *y: Any, **options: Any) -> Any:
@@ -51,7 +51,7 @@ def _no_numbers(X: Any) -> Iterator[str]:
         others = [] if kind in "biuf" else values[~missing]
         if texts := [value for value in others if isinstance(value, str | bytes) and not is_number(value)]:
             yield f"{where} holds text, such as {str(texts[0])!r}"
-        elif kind in "mM" or any(hasattr(value, "isoformat") or hasattr(value, "strftime") for value in others):
+        elif holds_dates(values[~missing]):
             yield f"{where} holds dates"
         elif missing.any():
             yield f"{where} contains NaN, a gap"

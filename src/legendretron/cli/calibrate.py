@@ -30,7 +30,7 @@ from legendretron.cli.models import (
     without_names,
 )
 from legendretron.cli.options import find_given, wrong
-from legendretron.cli.outputs import check_outputs, naming
+from legendretron.cli.outputs import check_outputs, save_model
 from legendretron.cli.summaries import noise_in_words
 from legendretron.cli.terminal import Terminal, grid
 from legendretron.datasets.table_files import header_of
@@ -175,8 +175,7 @@ def calibrate(terminal: Terminal, options: CalibrateOptions) -> None:
     except KeyboardInterrupt as stopped:
         raise KeyboardInterrupt("interrupted, no model was written") from stopped
     seconds = time.perf_counter() - began
-    with naming(options.out):
-        calibrator.save(options.out)
+    save_model(terminal, calibrator, options.out)
     _tell(terminal, calibrator, y, before, after, {"out": options.out, "plot": plot, "seconds": seconds})
 
 

@@ -25,6 +25,7 @@ from legendretron.datasets.text_form import (
     marks_for,
     numbers_and_words,
     without_marks,
+    without_written_marks,
 )
 from legendretron.streaming import Batch, BlockSource, Source, as_source
 from legendretron.streaming.as_source import ArrowSource, RecordReader
@@ -118,7 +119,8 @@ class TextSource(BlockSource):
             y = None
             if self._target is not None:
                 texts = records.column(self._target).dictionary_encode()
-                different = clean_texts(texts.dictionary, self._missing).to_numpy(zero_copy_only=False)
+                clean = without_written_marks(clean_texts(texts.dictionary, self._missing), self._missing, file.form)
+                different = clean.to_numpy(zero_copy_only=False)
                 y = different[texts.indices.to_numpy()]
             numbers = np.arange(first + done, first + done + len(X))
             done += len(X)
