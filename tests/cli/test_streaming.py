@@ -263,6 +263,9 @@ def test_marks_of_gaps_beside_bad_rows(mixed, frame, run, tmp_path):
     write(frame, tmp_path / "t.csv")
     ran = run(*words, "-o", tmp_path / "model", "--stream", "--skip-bad-rows", 1)
     assert (ran.json["rows_left_out"], ran.json["rows"]) == (3, N - 3)
+    assert "2 rows with missing values were left out" in ran.err
+    for more in ([], ["--stream"]):  # a word is no gap
+        assert "'word'" in run(*words, "-o", tmp_path / "model", *more, code=1).err
 
 
 @pytest.mark.parametrize("mixed", [False, True])

@@ -130,12 +130,20 @@ def type_text(
             return np.full(len(clean), np.nan)
         if plain and (numbers := _cast(clean)) is not None:
             return without_marks(numbers, missing)
-        different = compute.unique(clean).drop_null().to_pylist()
-        if all(text.lower() in ("true", "false") for text in different):
-            return compute.equal(compute.utf8_lower(clean), "true").to_pandas().array
-        if not plain and not np.isnan(written_numbers(different, form.decimal, form.thousands)).any():
+        if (truth := truth_values(clean)) is not None:
+            return truth.to_pandas().array
+        different = [] if plain else compute.unique(clean).drop_null().to_pylist()
+        if different and not np.isnan(written_numbers(different, form.decimal, form.thousands)).any():
             return without_marks(numbers_in(clean.to_pandas(), form).to_numpy(), missing)
     return without_written_marks(clean, missing, form).to_pandas().array
+
+
+def truth_values(texts: Any) -> Any:
+    """Return an array of text as true and false, with its gaps; None if it holds anything else, or nothing."""
+    different = compute.unique(texts).drop_null().to_pylist()
+    if not different or any(text.lower() not in ("true", "false") for text in different):
+        return None
+    return compute.equal(compute.utf8_lower(texts), "true")
 
 
 def without_marks(numbers: np.ndarray, missing: Collection[str]) -> np.ndarray:
