@@ -76,6 +76,14 @@ def test_model_and_checkpoint_are_two_files(run, tables, tmp_path):
     assert "the file of --out" in error
 
 
+def test_a_model_with_the_name_of_another_format(run, tables, tmp_path):
+    words = ["fit", tables / "iris.csv", "-t", "kind", "--alpha", 0.01, "--model", "logistic", "-o"]
+    error = run(*words, tmp_path / "m.zip").err
+    assert "m.zip' is written in the format of models, safetensors" in error
+    assert "a better name is 'm.safetensors'" in error
+    assert run(*words, tmp_path / "m.safetensors").err == run(*words, tmp_path / "m").err == ""
+
+
 def test_an_output_is_replaced(run, tables, tmp_path):
     """What is not an input may be, whatever it was."""
     out = tmp_path / "p.csv"

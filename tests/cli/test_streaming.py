@@ -213,6 +213,26 @@ def test_a_gap_in_shard_17(broken, frame, run, tmp_path):
 
 
 @pytest.mark.parametrize("mixed", [False, True])
+def test_marks_of_gaps_beside_bad_rows(mixed, frame, run, tmp_path):
+    """A mark is a gap however the number is written, also among rows of which one holds a word."""
+    frame = frame.assign(d=frame["d"].astype(object))
+    frame.loc[[90, 91], "d"] = ["-999", "-999.0"]
+    if mixed:
+        frame = frame.assign(color=np.where(frame["a"] > 0, "red", "blue"))
+    words = ["fit", tmp_path / "t.csv", "-t", "kind", *QUICK, "--na", "-999", "--missing", "drop-rows", "--json"]
+    write(frame, tmp_path / "t.csv")
+    ran = run(*words, "-o", tmp_path / "model")
+    assert (ran.json["rows_left_out"], ran.json["rows"]) == (2, N - 2)
+    frame.loc[95, "d"] = "word"
+    write(frame, tmp_path / "t.csv")
+    ran = run(*words, "-o", tmp_path / "model", "--stream", "--skip-bad-rows", 1)
+    assert (ran.json["rows_left_out"], ran.json["rows"]) == (3, N - 3)
+    assert "2 rows with missing values were left out" in ran.err
+    for more in ([], ["--stream"]):  # a word is no gap
+        assert "'word'" in run(*words, "-o", tmp_path / "model", *more, code=1).err
+
+
+@pytest.mark.parametrize("mixed", [False, True])
 def test_predictions_say_in_which_line(mixed, frame, run, tmp_path):
     """A word among numbers, and a label that is not known, beyond the first rows that are read, after fields of two lines."""
     frame = frame.assign(note="two\nlines", d=frame["d"].round(3))

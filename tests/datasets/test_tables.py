@@ -314,6 +314,17 @@ def test_rows_with_gaps(tmp_path):
         read_columns(path, "y", missing="drop-rows")
 
 
+def test_marks_that_are_numbers_are_gaps_however_they_are_written(tmp_path):
+    """Also in a column that is one of numbers only without the rows that are left out; codes are no numbers."""
+    path = write(tmp_path, "a,b,code,y\nword,,0999,u\n-999.0,1,01,v\n-9.99e2,2,02,u\n3,3,0999,v\n")
+    options = TextOptions(na=("-999", "999"))
+    table = read_columns(path, "y", text=options, numeric=())
+    assert table.X["a"].isna().tolist() == [False, True, True, False]
+    assert table.X["code"].tolist() == ["0999", "01", "02", "0999"]
+    table = read_columns(path, "y", text=options, numeric=(), missing="drop-rows")
+    assert (table.X["a"].tolist(), table.left_out) == ([3.0], 3)
+
+
 @pytest.mark.parametrize("end", ["csv", "parquet"])
 def test_marks_of_missing_values_in_all_formats(tmp_path, end):
     frame = pd.DataFrame({"a": [1.5, -9.0], "b": ["?", "x"], "y": ["u ", " ? "]})

@@ -36,6 +36,8 @@ def _with(value):
         (_with(np.inf), y, None, "infinity"),
         (X, np.zeros(150), None, "only one class"),
         (X, y + 0.5, None, "Unknown label type"),
+        (X, y.astype("datetime64[D]"), None, "Unknown label type: y holds dates"),
+        (X, [pd.Timestamp(2024, 1, 1 + label) for label in y], None, "Unknown label type: y holds dates"),
         (X, y, -np.ones(150), "Negative values"),
         (X, y, np.zeros(150), "(?i)sample.?weight"),
     ],

@@ -4,6 +4,7 @@ import signal
 
 import numpy as np
 import pytest
+import scipy.sparse
 from sklearn.base import clone
 from sklearn.datasets import load_iris
 from sklearn.exceptions import ConvergenceWarning
@@ -11,6 +12,7 @@ from sklearn.model_selection import cross_val_score
 
 from legendretron import LegendreTronClassifier
 from legendretron.estimators import fit_splits
+from legendretron.estimators.standardization import Standardizer
 from legendretron.training.history import Progress
 from tests.given import GIVEN
 
@@ -66,3 +68,13 @@ def test_rows_are_trained_on_in_chunks_by_lbfgs(monkeypatch, link):
     assert np.allclose(parts.history_["train_loss"], whole.history_["train_loss"], rtol=1e-6)
     assert np.allclose(parts.history_["validation_loss"], whole.history_["validation_loss"], rtol=1e-6)
     assert np.allclose(parts.predict_proba(X), whole.predict_proba(X), atol=1e-5)
+
+
+@pytest.mark.parametrize("make", [np.asarray, scipy.sparse.csr_array])
+def test_features_whose_squares_underflow_are_no_constants(make):
+    wide = np.random.default_rng(0).normal(size=(50, 3))
+    wide[:, 1] = 0.0
+    ours = Standardizer.fit(make(wide * [1e-165, 1.0, 1e-250]), np.ones(50), standardize=True)
+    plain = Standardizer.fit(make(wide), np.ones(50), standardize=True)
+    assert ours.scale == pytest.approx(plain.scale * [1e-165, 1.0, 1e-250], rel=1e-12, abs=0)
+    assert ours.mean == pytest.approx(plain.mean * [1e-165, 1.0, 1e-250], rel=1e-12, abs=0)

@@ -11,6 +11,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import KFold
 
 from legendretron import LegendreNetClassifier, LegendreTronClassifier, MultinomialLogisticClassifier, TableClassifier
+from legendretron.estimators.soft_labels import SoftLabels
 from legendretron.estimators.validation_split import validation_split
 from legendretron.estimators.votes import combine_votes
 from legendretron.tuning.folds import make_folds
@@ -209,3 +210,9 @@ def test_votes_of_unequal_numbers_are_not_combined():
         shares = np.array([np.bincount(one, minlength=3) / len(one) for one in votes])
         row, label = np.nonzero(shares)
         assert (combine_votes(row, shares[row, label], 3) is not None) == combined
+
+
+def test_dates_are_no_shares():
+    dates = np.array([["2024-05-31", "2024-06-01"]] * 3, dtype="datetime64[D]")
+    with pytest.raises(ValueError, match="Unknown label type: y holds dates"):
+        SoftLabels.read(dates)

@@ -205,6 +205,10 @@ def test_loaders_must_not_shuffle():
             r"batch 1 of the source, row 0 .from 0.: the label is missing",
         ),
         ([(np.full((2, 1), 1e308) * [[1], [-1]], np.arange(2))], "too large to take a variance"),
+        (
+            [(np.array([[1e-165], [3e-165]]), np.arange(2))],
+            "feature 0 .from 0. of X has values too small to take a variance",
+        ),
         ([(np.eye(2), np.arange(2)), (scipy.sparse.csr_array(np.eye(2)), np.arange(2))], "is sparse, unlike"),
         ([(scipy.sparse.csr_array([[0.0, np.nan], [0, 1]]), np.arange(2))], "feature 1 holds a missing value"),
         (np.eye(2), r"a ndarray alone has no labels; give \(X, y\)"),

@@ -82,6 +82,12 @@ def test_marks_of_gaps_are_compared_as_numbers(folder, tmp_path, more):
     assert np.isnan(batch.X[:3, 0]).tolist() == [False, True, True]
 
 
+def test_true_and_false_are_numbers(folder, tmp_path):
+    (tmp_path / "t.csv").write_text("a,b,y\n1,true,0\n2,False,1\n3,NA,0\n")
+    (batch,) = source_of(tmp_path / "t.csv", target="y").batches()
+    np.testing.assert_array_equal(batch.X, [[1.0, 1.0], [2.0, 0.0], [3.0, np.nan]])
+
+
 @pytest.mark.parametrize(("y", "kind"), [(["a", "b"], "U"), ([True, False], "b"), ([3, 5], "i")])
 def test_labels_weights_and_single_precision(folder, y, kind):
     X, w = np.arange(12, dtype=np.float32).reshape(6, 2), np.linspace(0.5, 1, 6)

@@ -85,8 +85,8 @@ def check_known(place: str, names: list[str], wanted: Sequence[str], role: str =
     raise ValueError(f"{place} has no {role}column {quoted(lacking)}; it has {quoted(names, most=20)}{hint}")
 
 
-def too_large(wrong: np.ndarray, names: Sequence[str] | None, measure: str) -> ValueError:
-    """Return the error for features whose variance or range overflows: ``wrong`` is true for them.
+def too_large(wrong: np.ndarray, names: Sequence[str] | None, measure: str, how: str = "large") -> ValueError:
+    """Return the error for features whose variance or range overflows, or underflows: ``wrong`` is true for them.
 
     Examples
     --------
@@ -95,7 +95,7 @@ def too_large(wrong: np.ndarray, names: Sequence[str] | None, measure: str) -> V
     """
     place = int(wrong.argmax())
     name = f"feature {place} (from 0)" if names is None else f"column {str(names[place])!r}"
-    return ValueError(f"{name} of {spell('X')} has values too large to take a {measure} of; scale it, or leave it out.")
+    return ValueError(f"{name} of {spell('X')} has values too {how} to take a {measure} of; scale it, or leave it out.")
 
 
 def is_number(text: str | bytes) -> bool:

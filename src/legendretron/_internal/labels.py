@@ -42,8 +42,22 @@ def is_missing(value: Any) -> bool:
     )
 
 
+def holds_dates(values: np.ndarray) -> bool:
+    """Whether an array holds dates, times or durations, as numpy's or as Python's objects.
+
+    Examples
+    --------
+    >>> holds_dates(np.array(["2024-05-31"], dtype="datetime64[D]")), holds_dates(np.array(["2024-05-31"]))
+    (True, False)
+    """
+    if values.dtype.kind != "O":
+        return values.dtype.kind in "mM"
+    return any(hasattr(value, "isoformat") or hasattr(value, "strftime") for value in values.ravel())
+
+
 def check_labels(y: Any) -> None:
-    """Raise a ``ValueError`` for labels of which some are missing, or some text and some not; says where, and what to do."""
+    """Raise a ``ValueError`` for labels that are dates, missing, or partly text; says where, and what to do."""
+    refuse_dates(y)
     found = missing_labels(y)
     missing = np.flatnonzero(found)
     if len(missing) and found.ndim == 1:  # who validates the shape says what is wrong with another
@@ -61,6 +75,15 @@ def check_labels(y: Any) -> None:
         raise ValueError(
             f"y holds text, such as {values[text]!r} in row {text} (from 0), and other labels, such as {values[other]!r} in "
             f"row {other}; write all of them as text, for example [str(label) for label in y]."
+        )
+
+
+def refuse_dates(y: Any) -> None:
+    """Raise a ``ValueError`` for labels, or shares of classes, that are dates, times or durations."""
+    if holds_dates(np.asarray(y, dtype=object) if isinstance(y, list | tuple) else np.asarray(y)):
+        raise ValueError(
+            "Unknown label type: y holds dates, times or durations; classes are numbers or text. Write dates that stand for "
+            "classes as text, for example [str(label) for label in y]."
         )
 
 

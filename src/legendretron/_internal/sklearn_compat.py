@@ -21,7 +21,7 @@ from sklearn.utils._param_validation import make_constraint
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from legendretron._internal.columns import is_number
-from legendretron._internal.labels import check_labels, missing_labels
+from legendretron._internal.labels import check_labels, holds_dates, missing_labels
 from legendretron._internal.parameters import ParameterError
 
 #: Decorator of a fit method: parameters are checked against ``_parameter_constraints`` first.
@@ -99,7 +99,7 @@ def _no_numbers(X: Any) -> Iterator[str]:
         others = [] if kind in "biuf" else values[~missing]
         if texts := [value for value in others if isinstance(value, str | bytes) and not is_number(value)]:
             yield f"{where} holds text, such as {str(texts[0])!r}"
-        elif kind in "mM" or any(hasattr(value, "isoformat") or hasattr(value, "strftime") for value in others):
+        elif holds_dates(values[~missing]):
             yield f"{where} holds dates"
         elif missing.any():
             yield f"{where} contains NaN, a gap"

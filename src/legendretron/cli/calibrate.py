@@ -30,7 +30,7 @@ from legendretron.cli.models import (
     without_names,
 )
 from legendretron.cli.options import find_given, wrong
-from legendretron.cli.outputs import check_outputs, naming
+from legendretron.cli.outputs import check_outputs, save_model
 from legendretron.cli.summaries import noise_in_words
 from legendretron.cli.terminal import Terminal, grid
 from legendretron.datasets.table_files import header_of
@@ -43,25 +43,6 @@ from legendretron.preprocessing.drift import DriftWatch
 
 #: A column as ``predict --proba`` names it.
 _P_OF = re.compile(r"p\((.*)\)", re.DOTALL)
-
-
-def _read_predictions(options: CalibrateOptions, format: str) -> tuple[Table, np.ndarray]:
-    """Read a table whose features are the columns of the classes, in sorted order, and return it with the classes.
-
-    Of two classes, a single column belongs to the second.
-    """
-    path, text, others = options.model, options.text, [options.target, *(options.drop or ())]
-    names = options.features or [
-        name for name in header_of(path, format, text) if _P_OF.fullmatch(name) and name not in others
-    ]
-    table = read_table(
-        path, options.target, features=names or None, drop=options.drop, format=format, text=text,
-        missing_labels=str(options.missing_labels),
-    )  # fmt: skip
-    columns = _classes_of_columns(table, meant=bool(names))
-    classes = _all_classes(table, columns)
-    ordered = sorted(columns, key=lambda name: int(np.searchsorted(classes, columns[name])))
-    return dataclasses.replace(table, X=table.X[ordered], feature_names=tuple(ordered)), classes
 
 
 def _classes_of_columns(table: Table, *, meant: bool) -> dict[str, Any]:
@@ -175,14 +156,16 @@ def calibrate(terminal: Terminal, options: CalibrateOptions) -> None:
     except KeyboardInterrupt as stopped:
         raise KeyboardInterrupt("interrupted, no model was written") from stopped
     seconds = time.perf_counter() - began
-    with naming(options.out):
-        calibrator.save(options.out)
-    _tell(terminal, calibrator, y, before, after, {"out": options.out, "plot": plot, "seconds": seconds})
+    save_model(terminal, calibrator, options.out)
+    _tell(terminal, options, calibrator, y, before, after, seconds)
 
 
 def _read_scores(terminal: Terminal, options: CalibrateOptions) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray]:
-    """Scores with names and without, labels, and classes of a table of predictions."""
-    path, target = options.model, options.target
+    """Scores with names and without, labels, and classes of a table of predictions.
+
+    Its features are the columns of the classes, in sorted order; of two classes, a single column belongs to the second.
+    """
+    path, target, text = options.model, options.target, options.text
     parts = find_table(path, options.format)
     if parts.format == "libsvm":
         raise ValueError(
@@ -192,10 +175,21 @@ def _read_scores(terminal: Terminal, options: CalibrateOptions) -> tuple[Any, np
     for name, columns in find_given(options, "features", "drop").items():
         if target in columns:
             raise wrong(name, f"{target!r} is the target; leave it out here.")
-    table, classes = _read_predictions(options, parts.format)
+    names = options.features or [
+        name
+        for name in header_of(path, parts.format, text)
+        if _P_OF.fullmatch(name) and name not in (target, *(options.drop or ()))
+    ]
+    table = read_table(
+        path, target, features=names or None, drop=options.drop, format=parts.format, text=text,
+        missing_labels=str(options.missing_labels),
+    )  # fmt: skip
+    class_of = _classes_of_columns(table, meant=bool(names))
+    classes = _all_classes(table, class_of)
+    X = table.X[sorted(class_of, key=lambda name: int(np.searchsorted(classes, class_of[name])))]
     LeftOut(table).tell(terminal)
     assert table.y is not None
-    return table.X, table.X.to_numpy(), table.y, classes
+    return X, X.to_numpy(), table.y, classes
 
 
 def _of_model(
@@ -243,11 +237,12 @@ def _add_noise(calibrator: LegendreCalibrator, log_p: np.ndarray) -> np.ndarray:
 
 def _tell(
     terminal: Terminal,
+    options: CalibrateOptions,
     calibrator: LegendreCalibrator,
     y: np.ndarray,
     before: np.ndarray,
     after: np.ndarray,
-    more: dict[str, Any],
+    seconds: float,
 ) -> None:
     """Draw the picture, and print the summary."""
     numbers = np.searchsorted(calibrator.classes_, y)
@@ -256,12 +251,12 @@ def _tell(
     if calibrator.label_noise is not None:
         known = calibrator.label_noise != "symmetric"
         noise = {"rate": calibrator.noise_rate_, "low": None, "high": None, "known": known}
-    if (plot := more["plot"]) is not None:
+    if (plot := options.plot) is not None:
         write_reliability(plot, numbers, {"before": np.exp(before), "after": np.exp(after)})
         terminal.note(f"picture: {plot}")
     choice = _choice(calibrator)
     summary = {
-        "out": str(more["out"]),
+        "out": str(options.out),
         "calibrates": "model" if calibrator.estimator is not None else "predictions",
         "rows": len(y),
         "classes": calibrator.classes_,
@@ -273,7 +268,7 @@ def _tell(
         "folds": min(calibrator.cv, len(y)),
         **{when: dataclasses.asdict(found) for when, found in scores.items()},
         "plot": None if plot is None else str(plot),
-        "seconds": more["seconds"],
+        "seconds": seconds,
     }
     observed = " (labels as given, some of them wrong)" if noise is not None else ""
     view = score_view(f"on {len(y):,} rows held out{observed}", **scores)
@@ -282,8 +277,8 @@ def _tell(
     about.add_row("temperature", f"{calibrator.temperature_:.3g}")
     if noise is not None:
         about.add_row("wrong labels", noise_in_words(noise))
-    about.add_row("seconds", f"{more['seconds']:.1f}")
-    about.add_row("written to", summary["out"])
+    about.add_row("seconds", f"{seconds:.1f}")
+    about.add_row("written to", str(options.out))
     gain = f"log-loss on held-out rows: {scores['after'].log_loss:.4f}, before {scores['before'].log_loss:.4f}"
     if scores["after"].log_loss >= scores["before"].log_loss:
         gain += "; calibration did not help: keep the model as it is, or use more rows"

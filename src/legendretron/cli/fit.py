@@ -21,7 +21,7 @@ from legendretron._internal.validation import check_device
 from legendretron.cli.command_options import EstimatorOptions, FitOptions, Model
 from legendretron.cli.models import LeftOut, check_target, find_table, log_probability_parts
 from legendretron.cli.options import find_given, wrong, wrong_usage_of
-from legendretron.cli.outputs import check_outputs, naming
+from legendretron.cli.outputs import check_outputs, save_model
 from legendretron.cli.streamed_fit import fit_in_batches
 from legendretron.cli.summaries import (
     FitScores,
@@ -201,8 +201,8 @@ def _finish(
 ) -> None:
     """Write the model, and what was tried, and print the summary."""
     _warn_of_few_rows(estimator.classes_, scores.counts, terminal)
-    with naming(options.out):
-        (estimator if encoder is None else TableClassifier.from_fitted(estimator, encoder)).save(options.out)
+    model = estimator if encoder is None else TableClassifier.from_fitted(estimator, encoder)
+    save_model(terminal, model, options.out)
     tuning = options.tuning
     if tuning is not None:
         write_tuning(estimator, tuning)

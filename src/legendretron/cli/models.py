@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 import glob
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -50,13 +50,16 @@ class LeftOut:
 
     def add(self, table: Table) -> None:
         """Take in what was left out of a table."""
-        self.incomplete += table.left_out
-        self.unlabelled += table.unlabelled
-        self._lost |= table.labels_left_out
-        if table.y is not None:
-            self._there |= {label_text(label) for label in table.classes}
-        if table.written is not None:
-            self._there |= set(table.written.tolist())
+        there = [] if table.y is None else [*table.classes]
+        there += [] if table.written is None else {*table.written.tolist()}
+        self.count(table.left_out, table.unlabelled, table.labels_left_out, there)
+
+    def count(self, incomplete: int, unlabelled: int, lost: Collection[Any], there: Collection[Any]) -> None:
+        """Take in numbers of rows that were left out, their labels, and the labels of all others."""
+        self.incomplete += incomplete
+        self.unlabelled += unlabelled
+        self._lost |= {label_text(label) for label in lost}
+        self._there |= {label_text(label) for label in there}
 
     @property
     def total(self) -> int:

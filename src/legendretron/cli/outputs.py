@@ -13,6 +13,7 @@ from typing import Any
 from legendretron._internal.extras import arrow, import_extra, parquet
 from legendretron._internal.files import atomic_file, write_atomically
 from legendretron.cli.options import wrong
+from legendretron.cli.terminal import Terminal
 
 TABLES, PICTURES = (".csv", ".tsv", ".parquet"), (".png", ".svg", ".pdf")
 #: How the files that options name may end.
@@ -106,6 +107,17 @@ def write_output(path: Path, content: bytes) -> None:
     """Write a file atomically; missing folders are created."""
     with naming(path):
         write_atomically(path, content)
+
+
+def save_model(terminal: Terminal, model: Any, path: Path) -> None:
+    """Write a model, and say in which format if the name of the file tells of another one."""
+    with naming(path):
+        model.save(path)
+    if path.suffix.lower() not in ("", ".safetensors"):
+        terminal.warning(
+            f"{str(path)!r} is written in the format of models, safetensors, whatever its name says; a better name is "
+            f"{path.with_suffix('.safetensors').name!r}"
+        )
 
 
 @contextmanager

@@ -30,7 +30,7 @@ from legendretron.estimators.base import LinearLinkClassifier
 from legendretron.estimators.stream_fit import SAMPLE_ROWS
 from legendretron.preprocessing import TableEncoder
 from legendretron.streaming import Batch, BlockSource, Source, scan
-from legendretron.streaming.source import ROWS_OF_A_FILE, RowCheck, read_ahead
+from legendretron.streaming.source import ROWS_OF_A_FILE, CompleteRows, RowCheck, read_ahead
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,20 +68,16 @@ class EncodedSource(BlockSource):
 
     def read_block(self, block: int) -> Iterator[Batch]:
         """One file, in batches; rows that cannot be read come last."""
-        path, done, faults = self._parts.files[block], 0, dict[int, str]()
+        path, faults = self._parts.files[block], dict[int, str]()
         for table in self._tables(path, faults):
-            n = table.X.shape[0]
-            rows = np.arange(done, done + n) if table.rows is None else table.rows
-            done += n + table.left_out + table.unlabelled
-            if n == 0:
-                continue
-            y = table.y if table.written is None else table.written  # text, since only all of it tells what it is
-            yield batch_of(path, table.form, self.encoder.transform(table.X), y, block * ROWS_OF_A_FILE + rows)
+            if len(table.X):
+                rows = block * ROWS_OF_A_FILE + table.numbers_of(np.arange(len(table.X)))
+                y = table.y if table.written is None else table.written  # text, since only all of it tells what it is
+                yield batch_of(path, table.form, self.encoder.transform(table.X), y, rows)
         if faults:
             yield bad_rows(block, path, self.forms.get(path), faults, len(self.feature_names or ()))
 
 
-_ALL_ROWS = 2**62
 #: So many times the rows of the sample are many more than it shows.
 _MANY = 100
 
@@ -97,50 +93,27 @@ def fit_in_batches(
 
     Return also what encoded the table, if it has text, and how its files are written, if they are text.
     """
-    target, text, skip_bad_rows = options.target, options.text, options.skip_bad_rows
-    missing, missing_labels = str(options.missing), str(options.missing_labels)
-    columns: dict[str, Any] = {"features": options.features or None, "drop": options.drop, "text": text}
-    categorical, numeric = options.categorical or [], options.numeric or []
-    allowed = _ALL_ROWS if missing == "drop-rows" else skip_bad_rows
+    target, skip_bad_rows, files = options.target, options.skip_bad_rows, text_files(parts, options.text)
     estimator.set_params(verbose=0 if terminal.quiet else 1)
-    encoder: TableEncoder | None = None
-    encoded: EncodedSource | None = None
-    left_out, files = LeftOut(), text_files(parts, text)
-    if target is not None and parts.format != "libsvm":
-        of_table = {**columns, "as_text": categorical, "missing": missing}
-        # rows without a label are left out here; where they are not allowed, the passes that follow say so
-        chunks = read_in_chunks(parts, target, **{**of_table, "missing": "impute"}, numeric=numeric, faults={})
-        first = next(chunks, None)
-        if first is None:
-            raise ValueError(f"{str(parts.files[0])!r} has column names but no rows with labels.")
-        check_named("--categorical", categorical, first)
-        check_named("--numeric", numeric, first)
-        of_table["as_text"] = list(dict.fromkeys([*categorical, *codes_among(first)]))
-        if of_table["as_text"] or not has_only_numbers(first, gaps=True):
-            encoder = TableEncoder(categorical=categorical, max_categories=options.max_categories)
-            numbers = numbers_among(first)
-            of_table |= {"missing_labels": missing_labels}
-            allowed = skip_bad_rows  # rows with gaps are left out where they are read
-            encoded = EncodedSource(parts, target, encoder, skip_bad_rows=allowed, numbers=numbers, **of_table)
-            left_out = encoded.left_out
-            for note in encoder.notes_:
-                terminal.warning(note)
-        else:
-            with suppress(ValueError):  # what is wrong with the rows is said by the passes that follow
-                for note in TableEncoder().partial_fit(first.X).notes_:
-                    terminal.warning(note)
+    encoded = _encode(terminal, options, parts)
     if encoded is not None:
         source: Source = keep_rows(encoded, parts, target)
     else:
-        # without a label, a row is bad, if some may be
-        unlabelled = None if missing_labels == "error" and skip_bad_rows else missing_labels
-        source = open_source(parts, target, files=files, **columns, skip_bad_rows=allowed, missing_labels=unlabelled)
+        missing_labels = str(options.missing_labels)
+        source = open_source(
+            parts, target, files=files, features=options.features or None, drop=options.drop, text=options.text,
+            skip_bad_rows=skip_bad_rows, missing=str(options.missing),
+            # without a label, a row is bad, if some may be
+            missing_labels=None if missing_labels == "error" and skip_bad_rows else missing_labels,
+        )  # fmt: skip
     if options.label_noise is not None:
-        set_noise(scan(source, skip_bad_rows=allowed).classes)
-    estimator.fit_stream(source, skip_bad_rows=allowed)
+        set_noise(scan(source, skip_bad_rows=skip_bad_rows).classes)
+    estimator.fit_stream(source, skip_bad_rows=skip_bad_rows)
     estimator.set_params(verbose=0)  # the progress bar is not saved with the model
     skipped = estimator.n_skipped_rows_
-    left_out.unlabelled += getattr(source, "n_unlabeled", 0)
+    left_out = LeftOut() if encoded is None else encoded.left_out
+    if isinstance(source, CompleteRows):
+        left_out.count(source.n_incomplete, source.n_unlabeled, source.lost, estimator.classes_)
     if skipped:
         rest = ", ..." if skipped > len(estimator.skipped_rows_) else ""
         terminal.note(f"{skipped:,} bad rows were left out: {', '.join(estimator.skipped_rows_)}{rest}")
@@ -151,7 +124,36 @@ def fit_in_batches(
     if hint := _hint(scores.rows, getattr(estimator, "link_alpha_", None), chosen=not estimator._strengths().fixed):
         terminal.note(hint)
     forms = [file.form for file in files] if encoded is None else [form for form in encoded.forms.values() if form]
-    return scores, encoder, list(dict.fromkeys(forms))
+    return scores, None if encoded is None else encoded.encoder, list(dict.fromkeys(forms))
+
+
+def _encode(terminal: Terminal, options: FitOptions, parts: TableParts) -> EncodedSource | None:
+    """The rows of a table that is to be encoded, as its first rows tell; None if it holds numbers only."""
+    target = options.target
+    if target is None or parts.format == "libsvm":
+        return None
+    categorical, numeric = options.categorical or [], options.numeric or []
+    columns: dict[str, Any] = {"features": options.features or None, "drop": options.drop, "text": options.text}
+    # rows without a label are left out here; where they are not allowed, the passes that follow say so
+    first = next(read_in_chunks(parts, target, **columns, as_text=categorical, numeric=numeric, faults={}), None)
+    if first is None:
+        raise ValueError(f"{str(parts.files[0])!r} has column names but no rows with labels.")
+    check_named("--categorical", categorical, first)
+    check_named("--numeric", numeric, first)
+    as_text = list(dict.fromkeys([*categorical, *codes_among(first)]))
+    if not as_text and has_only_numbers(first, gaps=True):
+        with suppress(ValueError):  # what is wrong with the rows is said by the passes that follow
+            for note in TableEncoder().partial_fit(first.X).notes_:
+                terminal.warning(note)
+        return None
+    encoder = TableEncoder(categorical=categorical, max_categories=options.max_categories)
+    encoded = EncodedSource(
+        parts, target, encoder, skip_bad_rows=options.skip_bad_rows, numbers=numbers_among(first), **columns,
+        as_text=as_text, missing=str(options.missing), missing_labels=str(options.missing_labels),
+    )  # fmt: skip
+    for note in encoder.notes_:
+        terminal.warning(note)
+    return encoded
 
 
 def _hint(rows: int, link_alpha: float | None, *, chosen: bool) -> str | None:

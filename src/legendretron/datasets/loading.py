@@ -17,7 +17,6 @@ from legendretron.datasets.downloading import download as download_file
 from legendretron.datasets.libsvm import read_libsvm
 from legendretron.datasets.registry import (
     DatasetInfo,
-    DatasetStatus,
     cache_folder,
     dataset_info,
     find_dataset,
@@ -167,23 +166,21 @@ def load_dataset(
         raise ValueError(
             f"name must be a LIBSVM data set, got {name!r}, which has images; use load_images({info.name!r})."
         )
-    status = find_dataset(name, data)
-    fresh = status.path is None
-    if status.path is None:
-        path = _download(info, data, cache_folder() / "libsvm", download, progress, status.state)[0]
-        status = DatasetStatus(info, path, "complete")
-    assert status.path is not None
+    _, found, state, declared = find_dataset(name, data)
+    path = found or _download(info, data, cache_folder() / "libsvm", download, progress, state)[0]
+    complete = declared is None
     try:
-        X, labels = read_libsvm(status.path, info.features, dense=not info.sparse)
-        _check_rows(info, status, len(labels))
-        _check_columns(info, status, X)
-        y, classes = _check_labels(info, labels, status.path)
+        X, labels = read_libsvm(path, info.features, dense=not info.sparse)
+        _check_rows(path, len(labels), info.rows, declared, info.name)
+        if complete:
+            _check_columns(info, path, X)
+        y, classes = _check_labels(info, labels, path)
     except ValueError as error:
-        if fresh:  # otherwise the next call would find the wrong file
-            status.path.unlink(missing_ok=True)
+        if found is None:  # otherwise the next call would find the wrong file
+            path.unlink(missing_ok=True)
             raise ValueError(f"{error} It came from {info.addresses[0]!r} and was not kept.") from error
         raise ValueError(f"{error} {info.name} has {info.shape}. {info.how_to_get}") from error
-    return Dataset(info.name, X, y, classes, status.state == "complete", status.path, info)
+    return Dataset(info.name, X, y, classes, complete, path, info)
 
 
 def load_images(
@@ -215,15 +212,15 @@ def load_images(
     complete = True
     for part, rows in (("train", info.rows), ("t10k", info.test_rows)):
         found = [_find_part(info, folder, f"{part}*-{kind}-ubyte.gz") for kind in ("images-idx3", "labels-idx1")]
-        declared = re.match(rf"{part}(\d+)-", found[0].name)
-        state = DatasetStatus(info, found[0], "", int(declared[1]) if declared else None)
+        in_name = re.match(rf"{part}(\d+)-", found[0].name)
+        declared = int(in_name[1]) if in_name else None
         try:
             pixels, labels = map(read_idx, found)
             if pixels.shape[1:] != (28, 28):
                 raise ValueError(f"{str(found[0])!r} must contain images of 28 x 28 pixels, got {pixels.shape[1:]}.")
             if labels.shape != (len(pixels),):
                 raise ValueError(f"{str(found[1])!r} must contain a label for each of {len(pixels)} images.")
-            _check_rows(info, state, len(pixels), rows)
+            _check_rows(found[0], len(pixels), rows, declared, info.name)
             _check_labels(info, labels, found[1])
         except ValueError as error:
             raise ValueError(f"{error} {info.name} has {info.shape}. {info.how_to_get}") from error
@@ -258,32 +255,27 @@ def _download(
     return paths
 
 
-def _check_rows(info: DatasetInfo, status: DatasetStatus, n: int, published: int | None = None) -> None:
-    published = info.rows if published is None else published
+def _check_rows(path: Path, n: int, published: int, declared: int | None, name: str) -> None:
+    """Raise a ``ValueError`` unless a file has as many rows as the published one, or as its name declares of a subset."""
     if n > published:
+        raise ValueError(f"{str(path)!r} has {n:,} rows, more than the {published:,} of {name}; another file?")
+    if declared is not None and n != declared:
         raise ValueError(
-            f"{str(status.path)!r} has {n:,} rows, more than the {published:,} of {info.name}; another file?"
+            f"{str(path)!r} has {n:,} rows, but its name declares a subset of {declared:,}. It is damaged or misnamed; get "
+            "it again or rename it."
         )
-    if status.declared_rows is not None and n != status.declared_rows:
+    if declared is None and n != published:
         raise ValueError(
-            f"{str(status.path)!r} has {n:,} rows, but its name declares a subset of {status.declared_rows:,}. It is damaged "
-            "or misnamed; get it again or rename it."
-        )
-    if status.declared_rows is None and n != published:
-        raise ValueError(
-            f"{str(status.path)!r} has {n:,} rows, but {info.name} has {published:,}. It is damaged or breaks off: get it "
-            f"again. If it is a subset on purpose, say so in its name, as in 'iris.subset{n}.scale' or "
-            f"'train{n}-images-idx3-ubyte.gz'."
+            f"{str(path)!r} has {n:,} rows, but {name} has {published:,}. It is damaged or breaks off: get it again. If it "
+            f"is a subset on purpose, say so in its name, as in 'iris.subset{n}.scale' or 'train{n}-images-idx3-ubyte.gz'."
         )
 
 
-def _check_columns(info: DatasetInfo, status: DatasetStatus, X: np.ndarray | scipy.sparse.csr_matrix) -> None:
+def _check_columns(info: DatasetInfo, path: Path, X: np.ndarray | scipy.sparse.csr_matrix) -> None:
     # zeros are left out of the text, so a sparse file or a subset may lack the last columns
-    if status.state == "complete" and isinstance(X, np.ndarray) and not X[:, -1].any():
+    if isinstance(X, np.ndarray) and not X[:, -1].any():
         used = int(np.flatnonzero(X.any(axis=0)).max(initial=-1)) + 1
-        raise ValueError(
-            f"{str(status.path)!r} has {used} features, but {info.name} has {info.features}; another file?"
-        )
+        raise ValueError(f"{str(path)!r} has {used} features, but {info.name} has {info.features}; another file?")
 
 
 def _check_labels(info: DatasetInfo, labels: np.ndarray, path: Path) -> tuple[np.ndarray, np.ndarray]:

@@ -25,44 +25,13 @@ class RemoteFile:
     sha256: str | None = None  #: None where unknown
 
 
-_PARTS = (
+#: Training images and labels, test images and labels.
+_IMAGES = (
     "train-images-idx3-ubyte.gz",
     "train-labels-idx1-ubyte.gz",
     "t10k-images-idx3-ubyte.gz",
     "t10k-labels-idx1-ubyte.gz",
 )
-
-
-def _four(folder: str, *checksums: str) -> tuple[RemoteFile, ...]:
-    return tuple(RemoteFile(name, folder + name, checksum) for name, checksum in zip(_PARTS, checksums, strict=True))
-
-
-#: The four files of each set of images: training images and labels, test images and labels.
-IMAGE_FILES: dict[str, tuple[RemoteFile, ...]] = {
-    "mnist": _four(
-        "https://ossci-datasets.s3.amazonaws.com/mnist/",
-        "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
-        "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
-        "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
-        "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
-    ),
-    "fashion-mnist": _four(
-        "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/",
-        "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84",
-        "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845",
-        "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073",
-        "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5",
-    ),
-    "kmnist": _four(
-        "https://codh.rois.ac.jp/kmnist/dataset/kmnist/",
-        "51467d22d8cc72929e2a028a0428f2086b092bb31cfb79c69cc0a90ce135fde4",
-        "e38f9ebcd0f3ebcdec7fc8eabdcdaef93bb0df8ea12bee65224341c8183d8e17",
-        "edd7a857845ad6bb1d0ba43fe7e794d164fe2dce499a1694695a792adfac43c5",
-        "20bb9a0ef54c7db3efc55a92eef5582c109615df22683c380526788f98e42a1c",
-    ),
-}
-
-
 _LIBSVM = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/multiclass/"
 _LICENSES = {
     "": "not stated by the source",
@@ -131,17 +100,20 @@ class DatasetInfo:
 
 
 def _read_published() -> Iterator[DatasetInfo]:
-    """Read ``published.csv``: LIBSVM's have a file there; images have 60,000 rows for training, and 10,000 for tests."""
+    """Read ``published.csv``: LIBSVM's have a file there; images have an address, and checksums of their four files."""
     for row in csv.DictReader((files(__package__) / "published.csv").read_text(encoding="utf-8").splitlines()):
-        name, file, images = row["name"], row["file"], not row["file"]
+        file, images, folder = row["file"], not row["file"], row["address"]
+        four = zip(_IMAGES, row["checksums"].split(), strict=images)
         yield DatasetInfo(
-            name=name,
+            name=row["name"],
             kind="images" if images else "libsvm",
             rows=int(row["rows"]),
             features=int(row["features"]),
             classes=int(row["classes"]),
             labels=(int(row["first_label"]), int(row["last_label"])),
-            remote_files=IMAGE_FILES[name] if images else (RemoteFile(file.rpartition("/")[2], _LIBSVM + file),),
+            remote_files=tuple(RemoteFile(name, folder + name, checksum) for name, checksum in four)
+            if images
+            else (RemoteFile(file.rpartition("/")[2], _LIBSVM + file),),
             licence=_LICENSES.get(row["licence"], row["licence"]),
             origin=row["origin"],
             notes=row["notes"],

@@ -24,11 +24,13 @@ from legendretron.datasets.text_form import (
     clean_texts,
     marks_for,
     numbers_and_words,
+    truth_values,
     without_marks,
+    without_written_marks,
 )
 from legendretron.streaming import Batch, BlockSource, Source, as_source
-from legendretron.streaming.as_source import ArrowSource, RecordReader
-from legendretron.streaming.source import ROWS_OF_A_FILE, LabeledSource
+from legendretron.streaming.as_source import ArrowSource
+from legendretron.streaming.source import ROWS_OF_A_FILE, CompleteRows
 from legendretron.streaming.spool import Spool
 
 
@@ -118,7 +120,8 @@ class TextSource(BlockSource):
             y = None
             if self._target is not None:
                 texts = records.column(self._target).dictionary_encode()
-                different = clean_texts(texts.dictionary, self._missing).to_numpy(zero_copy_only=False)
+                clean = without_written_marks(clean_texts(texts.dictionary, self._missing), self._missing, file.form)
+                different = clean.to_numpy(zero_copy_only=False)
                 y = different[texts.indices.to_numpy()]
             numbers = np.arange(first + done, first + done + len(X))
             done += len(X)
@@ -132,7 +135,11 @@ class TextSource(BlockSource):
             return without_marks(records.to_tensor(null_to_nan=True).to_numpy(), self._missing), {}
         X, first = np.empty(records.shape), dict[int, str]()
         for place, (name, column) in enumerate(zip(records.schema.names, records.columns, strict=True)):
-            X[:, place], words = numbers_and_words(clean_texts(column, self._missing).to_pandas(), form, name)
+            clean = clean_texts(column, self._missing)
+            if (truth := truth_values(clean)) is not None:
+                X[:, place] = truth.cast(arrow.uint8()).to_numpy(zero_copy_only=False)
+                continue
+            X[:, place], words = numbers_and_words(clean.to_pandas(), form, name)
             first = words | first
         return without_marks(X, self._missing), first
 
@@ -173,19 +180,21 @@ def open_source(
     drop: Sequence[str] | None = None,
     text: TextOptions = GUESS,
     skip_bad_rows: int = 0,
+    missing: str = "impute",
     missing_labels: str | None = None,
 ) -> Source:
     """Open the files of a table, which are read in batches, again and again.
 
     All files are looked at first, unless those of text are given as ``files``: what is wrong with their columns is found
     before any work. CSV, TSV and JSON lines are read once, into temporary files that can be read faster, see
-    :class:`~legendretron.streaming.spool.Spool`.
+    :class:`~legendretron.streaming.spool.Spool`. Rows with gaps are left out if ``missing`` is "drop-rows"; for
+    ``missing_labels`` see :class:`~legendretron.streaming.source.CompleteRows`.
     """
-    if missing_labels is not None and parts.format != "libsvm":
+    if (missing_labels is not None or missing == "drop-rows") and parts.format != "libsvm":
         every = open_source(
             parts, target, files=files, features=features, drop=drop, text=text, skip_bad_rows=skip_bad_rows
         )
-        return LabeledSource(every, drop=missing_labels == "drop")
+        return CompleteRows(every, missing_labels, drop_gaps=missing == "drop-rows")
     if weight is not None and parts.format != "parquet":
         raise ValueError(f"weight={weight!r} names a column, which is read from Parquet only; {parts.format} is given.")
     if parts.format == "libsvm":
@@ -198,8 +207,8 @@ def open_source(
             lacking = [name for name in [*chosen, *([] if target is None else [target])] if name not in file.names]
             if lacking:
                 raise ValueError(f"{str(file.path)!r} has no column {lacking[0]!r}, which {str(files[0].path)!r} has.")
-        missing = marks_for(files[0].form, text.na)
-        return keep_rows(TextSource(files, target, chosen, missing, skip_bad_rows=skip_bad_rows), parts, target)
+        marks = marks_for(files[0].form, text.na)
+        return keep_rows(TextSource(files, target, chosen, marks, skip_bad_rows=skip_bad_rows), parts, target)
     if text.na:
         raise ValueError(
             f"{spell('na_values', text.na[0])} applies to text files, and to tables that are read as a whole; leave "
@@ -222,7 +231,7 @@ def open_source(
         raise ValueError(f"{str(parts.files[0])!r} is damaged or not {named}: {error}") from error
     there = {name.strip(): name for name in opened.schema.names}
     label, weights = (None if name is None else there[name] for name in (target, weight))
-    source = ArrowSource(opened, RecordReader(label, tuple(there[name] for name in chosen), weights))
+    source = ArrowSource(opened, target=label, weight=weights, features=[there[name] for name in chosen])
     source.feature_names = tuple(chosen)
     return keep_rows(source, parts, target) if parts.format == "jsonl" else source
 

@@ -31,17 +31,6 @@ _INDEX = "__index_level_"  # how pandas calls row numbers that it writes
 _LINES = 2**16  # of JSON that are read at once
 
 
-def _read_typed_header(path: Path, kind: str) -> list[str]:
-    """Names of the columns of a file."""
-    with _reading(path, kind), open_compressed(path) as file:
-        if kind in ("parquet", "feather"):
-            schema = _open_arrow(file, kind)[0]
-            return clean_names([name for name in schema.names if not name.startswith(_INDEX)])
-        if kind == "jsonl":  # a line need not have all of them
-            return [*dict.fromkeys(name for frame in _json_frames(file, _LINES) for name in clean_names(frame.columns))]
-        return clean_names(_excel_frame(path, file, (), rows=0).columns)
-
-
 def _read_typed_chunks(
     path: Path, kind: str, names: list[str], rows: int | None, keep: Sequence[str], na: Sequence[str]
 ) -> Iterator[tuple[Any, Any]]:
@@ -227,7 +216,16 @@ def header_of(path: Path, kind: str, text: TextOptions = GUESS) -> list[str]:
     """Names of the columns of a file."""
     if kind not in TYPED:
         return list(TextFile.open(path, kind, text).names)
-    names = _read_typed_header(path, kind)
+    with _reading(path, kind), open_compressed(path) as file:
+        if kind in ("parquet", "feather"):
+            schema = _open_arrow(file, kind)[0]
+            names = clean_names([name for name in schema.names if not name.startswith(_INDEX)])
+        elif kind == "jsonl":  # a line need not have all of them
+            names = [
+                *dict.fromkeys(name for frame in _json_frames(file, _LINES) for name in clean_names(frame.columns))
+            ]
+        else:
+            names = clean_names(_excel_frame(path, file, (), rows=0).columns)
     check_names(repr(str(path)), names)
     return names
 

@@ -299,10 +299,29 @@ def has_only_numbers(table: Table, *, gaps: bool = False) -> bool:
 
 
 def as_numbers(table: Table) -> Table:
-    """Return a table with features as floats, or raise a ``ValueError`` that names the columns that hold anything else."""
+    """Return a table with features as floats, float32 if all of them are, else float64.
+
+    A ``ValueError`` names the columns that hold anything else.
+    """
     if not hasattr(table.X, "columns"):  # LIBSVM text
         return table
-    return replace(table, X=_numbers(table))
+    name, frame = repr(str(table.path)), table.X
+    text = [column for column in frame.columns if not _is_numeric(frame[column].dtype)]
+    if text:
+        words = [_first_text(frame[column]) for column in text[:8]]
+        examples = [f"{column!r} (such as {word!r})" for column, (word, _) in zip(text, words, strict=False)]
+        rest = f" and {len(text) - 8} more" if len(text) > 8 else ""
+        marks = marks_of([str(value) for value in frame[text[0]].dropna().unique()])
+        read = "" if marks is None else f"read the file with {marks.in_words}, "
+        raise ValueError(
+            f"columns that are not numbers in {name}: {', '.join(examples)}{rest}, the first in "
+            f"{table.place_of(words[0][1])}; {read}correct them, or encode them as numbers, or fit without them "
+            f"({spell('drop', text[0])})."
+        )
+    _check_gaps(table)
+    check_finite(table)
+    single = all(dtype == np.float32 for dtype in frame.dtypes)
+    return replace(table, X=frame.astype(np.float32 if single else np.float64))
 
 
 def _from_libsvm(path: Path, wanted: Wanted) -> Table:
@@ -342,27 +361,6 @@ def choose_columns(
 #: Numbers as labels may be written. Not with leading zeros: 01 and 1 are two classes, and 01 must stay 01.
 _WHOLE = re.compile(r"\s*([+-]?(?:0|[1-9][0-9]*))(?:\.0*)?\s*")
 _NUMBER = re.compile(r"\s*[+-]?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?\s*")
-
-
-def _numbers(table: Table) -> Any:
-    """The features as floats: float32 if all of them are, else float64."""
-    name, frame = repr(str(table.path)), table.X
-    text = [column for column in frame.columns if not _is_numeric(frame[column].dtype)]
-    if text:
-        words = [_first_text(frame[column]) for column in text[:8]]
-        examples = [f"{column!r} (such as {word!r})" for column, (word, _) in zip(text, words, strict=False)]
-        rest = f" and {len(text) - 8} more" if len(text) > 8 else ""
-        marks = marks_of([str(value) for value in frame[text[0]].dropna().unique()])
-        read = "" if marks is None else f"read the file with {marks.in_words}, "
-        raise ValueError(
-            f"columns that are not numbers in {name}: {', '.join(examples)}{rest}, the first in "
-            f"{table.place_of(words[0][1])}; {read}correct them, or encode them as numbers, or fit without them "
-            f"({spell('drop', text[0])})."
-        )
-    _check_gaps(table)
-    check_finite(table)
-    single = all(dtype == np.float32 for dtype in frame.dtypes)
-    return frame.astype(np.float32 if single else np.float64)
 
 
 def check_finite(table: Table) -> None:

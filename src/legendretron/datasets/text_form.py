@@ -18,6 +18,7 @@ _LINES = 50
 _SEPARATORS = (",", ";", "\t", "|")
 _COMMA = re.compile(r"\s*[+-]?\d+,\d+\s*")
 _POINT = re.compile(r"\s*[+-]?\d+\.\d+\s*")
+_PADDED = re.compile("[+-]?0[0-9]")
 
 
 class TextOptions(NamedTuple):
@@ -129,19 +130,47 @@ def type_text(
             return np.full(len(clean), np.nan)
         if plain and (numbers := _cast(clean)) is not None:
             return without_marks(numbers, missing)
-        different = compute.unique(clean).drop_null().to_pylist()
-        if all(text.lower() in ("true", "false") for text in different):
-            return compute.equal(compute.utf8_lower(clean), "true").to_pandas().array
-        if not plain and not np.isnan(written_numbers(different, form.decimal, form.thousands)).any():
+        if (truth := truth_values(clean)) is not None:
+            return truth.to_pandas().array
+        different = [] if plain else compute.unique(clean).drop_null().to_pylist()
+        if different and not np.isnan(written_numbers(different, form.decimal, form.thousands)).any():
             return without_marks(numbers_in(clean.to_pandas(), form).to_numpy(), missing)
-    return clean.to_pandas().array
+    return without_written_marks(clean, missing, form).to_pandas().array
+
+
+def truth_values(texts: Any) -> Any:
+    """Return an array of text as true and false, with its gaps; None if it holds anything else, or nothing."""
+    different = compute.unique(texts).drop_null().to_pylist()
+    if not different or any(text.lower() not in ("true", "false") for text in different):
+        return None
+    return compute.equal(compute.utf8_lower(texts), "true")
 
 
 def without_marks(numbers: np.ndarray, missing: Collection[str]) -> np.ndarray:
     """Numbers with gaps for those that stand for a missing value, such as -999."""
-    marks = written_numbers([mark for mark in missing if mark not in MISSING_MARKS])
-    marked = np.isin(numbers, marks[np.isfinite(marks)]) if len(marks) else marks
+    marks = _numbers_among(missing)
+    marked = np.isin(numbers, marks) if len(marks) else marks
     return np.where(marked, np.nan, numbers) if marked.any() else numbers
+
+
+def without_written_marks(texts: Any, missing: Collection[str], form: TextForm) -> Any:
+    """An array of text with gaps for numbers that stand for a missing value, such as -999.0 for -999.
+
+    A number with leading zeros is a code, and no other way to write the number.
+    """
+    marks = _numbers_among(missing)
+    if not len(marks):
+        return texts
+    different = [text for text in compute.unique(texts).drop_null().to_pylist() if not _PADDED.match(text)]
+    marked = np.isin(written_numbers(different, form.decimal, form.thousands), marks)
+    marked_texts = [text for text, is_mark in zip(different, marked, strict=True) if is_mark]
+    return compute.if_else(compute.is_in(texts, arrow.array(marked_texts, arrow.string())), None, texts)
+
+
+def _numbers_among(marks: Collection[str]) -> np.ndarray:
+    """The marks of missing values that are finite numbers."""
+    numbers = written_numbers([mark for mark in marks if mark not in MISSING_MARKS])
+    return numbers[np.isfinite(numbers)]
 
 
 def _cast(texts: Any) -> np.ndarray | None:
@@ -179,17 +208,16 @@ def type_columns(frame: Any, form: TextForm, as_text: Sequence[str] = ()) -> Any
 def clean_frame(frame: Any, given: TextOptions, as_text: Sequence[str] = ()) -> Any:
     """Return a data frame of a file whose values have types with clean text."""
     types = pandas.api.types
-    marks, changed = marks_for(None, given.na), {}
+    marks, numbers, changed = marks_for(None, given.na), _numbers_among(given.na), {}
     decimal = find_decimal(given)
     spelled = Marks(decimal or ".", given.thousands) if decimal or given.thousands else None
     for name in frame.columns:
         column = frame[name]
         if types.is_numeric_dtype(column.dtype) and not types.is_bool_dtype(column.dtype):
-            marks_of_numbers = written_numbers([*given.na])
-            if (missing := column.isin(marks_of_numbers[np.isfinite(marks_of_numbers)])).any():
+            if (missing := column.isin(numbers)).any():
                 changed[name] = column.mask(missing)
             continue
-        cleaned = _clean(column, marks)
+        cleaned = _clean(column, [*marks, *numbers])
         if spelled is not None and name not in as_text and types.infer_dtype(cleaned, skipna=True) == "string":
             found = numbers_in(cleaned, spelled)
             cleaned = cleaned if (found.isna() & cleaned.notna()).any() else found
@@ -198,7 +226,7 @@ def clean_frame(frame: Any, given: TextOptions, as_text: Sequence[str] = ()) -> 
     return frame.assign(**changed) if changed else frame
 
 
-def _clean(column: Any, marks: frozenset[str]) -> Any:
+def _clean(column: Any, marks: Collection[Any]) -> Any:
     """The column itself if there is nothing to clean."""
     types = pandas.api.types
     if hasattr(column.dtype, "categories"):

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from legendretron._internal.labels import refuse_dates
 from legendretron.estimators.classes import apply_class_weight
 
 #: How far the sum of the shares of a row may be from one: shares that were written down are rounded, as three of 0.33.
@@ -43,6 +44,7 @@ class SoftLabels(NamedTuple):
             y = np.asarray(y)
         if len(getattr(y, "shape", ())) != 2 or y.shape[1] < 2 or hasattr(y, "tocsr"):
             return None
+        refuse_dates(y)
         labels = np.asarray(y.columns) if hasattr(y, "columns") else np.arange(y.shape[1])
         shares = _as_numbers(y, name, place_of)
         _check(shares, labels, name, place_of)

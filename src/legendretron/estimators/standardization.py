@@ -14,6 +14,7 @@ from sklearn.preprocessing import StandardScaler
 from legendretron._internal.chunks import chunks
 from legendretron._internal.columns import too_large
 from legendretron._internal.parameters import spell
+from legendretron.streaming.moments import SMALLEST_VARIANCE
 
 
 @dataclass
@@ -41,6 +42,11 @@ class Standardizer:
             scale = scaler.scale_.astype(np.float64)
             if not np.isfinite(scale).all():
                 raise too_large(~np.isfinite(scale), names, "variance")
+            for column in _tiny_columns(X, np.flatnonzero(scaler.var_ < SMALLEST_VARIANCE)):
+                values = X[:, [column]].astype(np.float64)
+                unit = np.exp2(np.floor(np.log2(abs(values).max())))
+                own = Standardizer.fit(values / unit, weight, standardize)
+                mean[column], scale[column] = own.mean[0] * unit, own.scale[0] * unit
         return Standardizer(mean, scale)
 
     def transform(self, X: Any) -> Any:
@@ -68,6 +74,17 @@ class Standardizer:
                 f"{spell('X')} has features whose coefficients are out of range for {dtype}; scale them first."
             )
         return folded
+
+
+def _tiny_columns(X: Any, columns: np.ndarray) -> list[int]:
+    """Those of some columns that are not 0, but so small that their squares are."""
+    if not len(columns):
+        return []
+    largest = abs(X[:, columns]).max(axis=0)
+    largest = largest.toarray().ravel() if scipy.sparse.issparse(largest) else largest
+    tiny = (largest > 0.0) & (largest.astype(np.float64) ** 2 < SMALLEST_VARIANCE)
+    found: list[int] = columns[tiny].tolist()
+    return found
 
 
 @dataclass

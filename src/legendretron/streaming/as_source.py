@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy.sparse
@@ -17,73 +17,6 @@ from legendretron._internal.extras import arrow, arrow_datasets, compute, parque
 from legendretron.streaming.source import ROWS_OF_A_FILE, Batch, BlockSource, Source
 
 _EXACT = 2.0**53  # up to here a double holds every integer
-
-
-@dataclass(frozen=True)
-class RecordReader:
-    """What the columns of record batches mean."""
-
-    target: str | None = None  #: column of the labels
-    #: columns of the features, in their order; None for all but the target and the weights
-    features: tuple[str, ...] | None = None
-    weight: str | None = None  #: column of the weights
-    drop: tuple[str, ...] = ()  #: columns to leave out
-    single: bool = False  #: whether all features are float32, and become that; else float64
-
-    @classmethod
-    def of_schema(cls, schema: Any, asked: Self, place: str = "the source") -> Self:
-        """What is asked for, after a check of all names and types against a schema; a ``ValueError`` says what is wrong."""
-        names = [name for name in schema.names if not name.startswith("__index_level_")]
-        check_names(place, names)
-        chosen = choose_names(
-            place, names, target=asked.target, weight=asked.weight, features=asked.features, drop=asked.drop
-        )
-        wrong = [name for name in chosen if not _is_number(schema.field(name).type)]
-        if wrong:
-            kinds = ", ".join(f"{name!r} ({schema.field(name).type})" for name in wrong[:8])
-            rest = f" and {len(wrong) - 8} more" if len(wrong) > 8 else ""
-            label = "" if asked.target is not None else "give the column of the labels as target, "
-            raise ValueError(
-                f"columns that are not numbers in {place}: {kinds}{rest}; {label}leave them out (drop), or encode them as "
-                "numbers."
-            )
-        single = all(schema.field(name).type == arrow.float32() for name in chosen)
-        return replace(asked, features=tuple(chosen), single=single)
-
-    @property
-    def columns(self) -> list[str]:
-        """All columns that are read."""
-        special = [name for name in (self.target, self.weight) if name is not None]
-        return [*(self.features or ()), *special]
-
-    def merge_file(self, schema: Any, file: Any, place: str) -> Any:
-        """A schema with the types that columns have in one more file; a ``ValueError`` if it lacks one, or has no numbers."""
-        for name in self.columns:
-            if name not in file.names:
-                raise ValueError(f"{place} has no column {name!r}, which files before it have.")
-            here, there = file.field(name).type, schema.field(name).type
-            if here != there and not (_is_number(here) and _is_number(there)):
-                raise ValueError(
-                    f"column {name!r} changes its type: it is {here} in {place}, but {there} in files before it; write all "
-                    "files with one type."
-                )
-            if here != there and there == arrow.float32():  # features are float32 only if they are in all files
-                schema = schema.set(schema.get_field_index(name), arrow.field(name, arrow.float64()))
-        return schema
-
-    def __call__(self, batch: Any, origin: str, first_row: int, constants: Mapping[str, Any] | None = None) -> Batch:
-        """Convert a record batch; ``constants`` are columns that have one value for all rows, such as those of partitions."""
-        assert self.features is not None
-        n, fixed = batch.num_rows, constants or {}
-        X = np.empty((n, len(self.features)), dtype=np.float32 if self.single else np.float64)
-        for place, name in enumerate(self.features):
-            X[:, place] = fixed[name] if name in fixed else _numbers(batch.column(name), name, origin)
-        y = weight = None
-        if self.target is not None:
-            y = np.full(n, fixed[self.target]) if self.target in fixed else _labels(batch.column(self.target))
-        if self.weight is not None:
-            weight = _numbers(batch.column(self.weight), self.weight, origin).astype(np.float64)
-        return Batch(X, y, weight, np.arange(first_row, first_row + n), origin)
 
 
 def _is_number(kind: Any) -> bool:
@@ -133,24 +66,44 @@ class _Block:
     group: int | None
     first_row: int
     origin: str
-    constants: dict[str, Any]
+    constants: dict[str, Any]  #: columns that have one value for all rows, such as those of partitions
 
 
 class ArrowSource(BlockSource):
-    """A ``pyarrow.dataset.Dataset``. Only the columns that are needed are read.
+    """A ``pyarrow.dataset.Dataset``, whose columns are chosen as by :func:`as_source`; others are not read.
 
     All files are opened at once here: damaged ones, and columns that change their type, are found before any work.
     """
 
-    def __init__(self, dataset: Any, reader: RecordReader) -> None:
+    def __init__(
+        self,
+        dataset: Any,
+        *,
+        target: str | None = None,
+        weight: str | None = None,
+        features: Sequence[str] | None = None,
+        drop: Sequence[str] = (),
+    ) -> None:
         if getattr(dataset, "_scan_options", {}).get("filter") is not None:
             raise ValueError(
                 "source must be a data set without a filter; write the rows that are wanted to files first."
             )
-        self._reader = RecordReader.of_schema(dataset.schema, reader)
-        self.feature_names = self._reader.features
+        schema, place = dataset.schema, "the source"
+        names = [name for name in schema.names if not name.startswith("__index_level_")]
+        check_names(place, names)
+        chosen = choose_names(place, names, target=target, weight=weight, features=features, drop=drop)
+        if wrong := [name for name in chosen if not _is_number(schema.field(name).type)]:
+            kinds = ", ".join(f"{name!r} ({schema.field(name).type})" for name in wrong[:8])
+            rest = f" and {len(wrong) - 8} more" if len(wrong) > 8 else ""
+            label = "" if target is not None else "give the column of the labels as target, "
+            raise ValueError(
+                f"columns that are not numbers in {place}: {kinds}{rest}; {label}leave them out (drop), or encode them as "
+                "numbers."
+            )
+        self.feature_names = tuple(chosen)
+        self._features, self._target, self._weight = chosen, target, weight
+        self._columns = [*chosen, *(name for name in (target, weight) if name is not None)]
         self._blocks: list[_Block] = []
-        schema = dataset.schema
         for file, fragment in enumerate(dataset.get_fragments()):
             place = _place(fragment, file)
             constants = dict(arrow_datasets.get_partition_keys(fragment.partition_expression))
@@ -162,39 +115,67 @@ class ArrowSource(BlockSource):
                 rows = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
             for name, value in constants.items():
                 own = own if name in own.names else own.append(arrow.field(name, arrow.scalar(value).type))
-            schema = self._reader.merge_file(schema, own, place)
+            schema = self._merge_file(schema, own, place)
             starts = np.concatenate([[0], np.cumsum(rows)])
             self._blocks += [
                 _Block(file, fragment, group, int(start), f"{place}, row group {group}", constants)
                 for group, start in enumerate(starts[:-1])
             ]
-        self._reader = RecordReader.of_schema(schema, reader)
-        self.at_once = max(1, min(self.at_once, _COLUMNS_AT_ONCE // len(self._reader.columns)))
+        single = all(schema.field(name).type == arrow.float32() for name in chosen)
+        self._dtype = np.float32 if single else np.float64
+        self.at_once = max(1, min(self.at_once, _COLUMNS_AT_ONCE // len(self._columns)))
         self.n_blocks = len(self._blocks)
         if not self._blocks:
             raise ValueError("source is a data set without rows.")
 
+    def _merge_file(self, schema: Any, file: Any, place: str) -> Any:
+        """A schema with the types that columns have in one more file; a ``ValueError`` if it lacks one, or has no numbers."""
+        for name in self._columns:
+            if name not in file.names:
+                raise ValueError(f"{place} has no column {name!r}, which files before it have.")
+            here, there = file.field(name).type, schema.field(name).type
+            if here != there and not (_is_number(here) and _is_number(there)):
+                raise ValueError(
+                    f"column {name!r} changes its type: it is {here} in {place}, but {there} in files before it; write all "
+                    "files with one type."
+                )
+            if here != there and there == arrow.float32():  # features are float32 only if they are in all files
+                schema = schema.set(schema.get_field_index(name), arrow.field(name, arrow.float64()))
+        return schema
+
     def read_block(self, block: int) -> Iterator[Batch]:
         """One row group, or a file of another format than Parquet."""
         own = self._blocks[block]
-        done, reader = own.file * ROWS_OF_A_FILE + own.first_row, self._reader
+        done = own.file * ROWS_OF_A_FILE + own.first_row
         with _naming(own.origin):
             for records in self._records(own):
-                batch = reader(records, own.origin, done, own.constants)
+                batch = self._convert(records, own, done)
                 done += len(batch)
                 yield batch
 
     def _records(self, block: _Block) -> Iterator[Any]:
         if block.group is None:
             yield from block.fragment.to_batches(
-                columns=self._reader.columns, batch_size=_BATCH_ROWS, batch_readahead=2, fragment_readahead=1
+                columns=self._columns, batch_size=_BATCH_ROWS, batch_readahead=2, fragment_readahead=1
             )
             return
-        columns = [name for name in self._reader.columns if name not in block.constants]
+        columns = [name for name in self._columns if name not in block.constants]
         with _open_fragment(block.fragment) as parquet:
             yield from parquet.iter_batches(
                 batch_size=_BATCH_ROWS, row_groups=[block.group], columns=columns, use_threads=False
             )
+
+    def _convert(self, records: Any, block: _Block, first_row: int) -> Batch:
+        n, fixed, origin = records.num_rows, block.constants, block.origin
+        X = np.empty((n, len(self._features)), dtype=self._dtype)
+        for place, name in enumerate(self._features):
+            X[:, place] = fixed[name] if name in fixed else _numbers(records.column(name), name, origin)
+        y = weight = None
+        if self._target is not None:
+            y = np.full(n, fixed[self._target]) if self._target in fixed else _labels(records.column(self._target))
+        if self._weight is not None:
+            weight = _numbers(records.column(self._weight), self._weight, origin).astype(np.float64)
+        return Batch(X, y, weight, np.arange(first_row, first_row + n), origin)
 
 
 def _place(fragment: Any, number: int) -> str:
@@ -373,9 +354,7 @@ def as_source(
         return ArraySource(*data)
     # by name, since pyarrow may not be there
     if any(kind.__module__.startswith("pyarrow") and kind.__name__ == "Dataset" for kind in type(data).__mro__):
-        return ArrowSource(
-            data, RecordReader(target, None if features is None else tuple(features), weight, tuple(drop))
-        )
+        return ArrowSource(data, target=target, weight=weight, features=features, drop=drop)
     if hasattr(data, "shape"):
         raise ValueError(
             f"a {type(data).__name__} alone has no labels; give (X, y), or use fit, as the table is in memory."

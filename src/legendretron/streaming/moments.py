@@ -7,6 +7,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
+#: Below it, squares of deviations lose digits, or are rounded to 0.
+SMALLEST_VARIANCE = 1e-300
+
 
 class Moments:
     """Sum of weights, means and squared deviations in float64, merged by Chan's formula, which does not cancel.

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse
 
 from legendretron._internal.columns import too_large
-from legendretron.streaming.moments import Moments
+from legendretron.streaming.moments import SMALLEST_VARIANCE, Moments
 from legendretron.streaming.source import Batch, RowCheck, Source, read_ahead
 
 #: Kinds of labels, as numpy names them, that can be mixed.
@@ -58,6 +58,9 @@ class Summary:
         """Standard deviations, shape (d,); 1 for features that are constant up to rounding."""
         if not np.isfinite(self.variance).all():
             raise too_large(~np.isfinite(self.variance), self.feature_names, "variance")
+        tiny = (self.variance < SMALLEST_VARIANCE) & (self.mean != 0.0) & (self.mean**2 < SMALLEST_VARIANCE)
+        if tiny.any():
+            raise too_large(tiny, self.feature_names, "variance", "small")
         eps = np.finfo(np.float64).eps
         rounding = self.n_rows * eps * self.variance + (self.n_rows * self.mean * eps) ** 2
         return np.where(self.variance <= rounding, 1.0, np.sqrt(self.variance))

@@ -18,34 +18,54 @@ from legendretron._internal.parameters import spell
 from legendretron.streaming.moments import Moments
 
 
-class LabeledSource:
-    """A source without the rows of another one whose label is missing; without ``drop``, these raise an error."""
+class CompleteRows:
+    """A source without the rows of another one that lack a label or a feature.
 
-    def __init__(self, source: Source, *, drop: bool) -> None:
-        self._source, self._drop = source, drop
+    Parameters
+    ----------
+    source : Source
+        The other one, whose features are dense. Rows that could not be read are left as they are.
+    missing_labels : {"error", "drop"} or None
+        What to do with rows whose label is missing; None leaves them as they are.
+    drop_gaps : bool
+        Whether to leave out rows with NaN among the features.
+    """
+
+    def __init__(self, source: Source, missing_labels: str | None, *, drop_gaps: bool) -> None:
+        self._source, self._missing_labels, self._drop_gaps = source, missing_labels, drop_gaps
         self.feature_names = source.feature_names
-        self.n_unlabeled = 0  #: how many were left out in the last whole pass
+        self.n_unlabeled = self.n_incomplete = 0  #: how many were left out in the last whole pass, and why
+        self.lost: set[Any] = set()  #: labels of rows that were left out
 
     def batches(self, epoch: int | None = None, *, seed: int = 0, shard: tuple[int, int] = (0, 1)) -> Iterator[Batch]:
         """See :class:`Source`."""
-        left_out = 0
+        n_unlabeled, n_incomplete, lost = 0, 0, set[Any]()
         for batch in self._source.batches(epoch, seed=seed, shard=shard):
-            if batch.y is None or not (missing := missing_labels(batch.y)).any():
+            unlabeled = incomplete = np.zeros(len(batch), dtype=bool)
+            if self._missing_labels is not None and batch.y is not None:
+                unlabeled = missing_labels(batch.y)
+            if self._drop_gaps and batch.moments is None:
+                incomplete = np.isnan(batch.X).any(axis=1) & ~unlabeled
+            if not (unlabeled | incomplete).any():
                 yield batch
                 continue
-            missing &= ~np.isin(batch.row_numbers, [*batch.faults])  # of rows that could not be read, all is missing
-            if missing.any() and not self._drop:
+            if batch.faults:  # of rows that could not be read, all is missing
+                readable = ~np.isin(batch.row_numbers, [*batch.faults])
+                unlabeled, incomplete = unlabeled & readable, incomplete & readable
+            if unlabeled.any() and self._missing_labels == "error":
                 raise ValueError(
-                    f"{batch.place_of(int(missing.argmax()))}: the label is missing; "
+                    f"{batch.place_of(int(unlabeled.argmax()))}: the label is missing; "
                     f"{spell('missing_labels', 'drop')} leaves such rows out."
                 )
-            left_out += int(missing.sum())
-            rest = batch.take(~missing)
-            if missing.any():  # true and false beside a missing value were objects
-                rest = replace(rest, y=np.array(batch.y[~missing].tolist(), dtype=None if len(rest) else batch.y.dtype))
+            n_unlabeled += int(unlabeled.sum())
+            n_incomplete += int(incomplete.sum())
+            lost |= set() if batch.y is None else {*batch.y[incomplete].tolist()}
+            rest = batch.take(~(unlabeled | incomplete))
+            if unlabeled.any() and rest.y is not None and len(rest):
+                rest = replace(rest, y=np.array(rest.y.tolist()))  # true and false beside a missing value were objects
             if len(rest):
                 yield rest
-        self.n_unlabeled = left_out
+        self.n_unlabeled, self.n_incomplete, self.lost = n_unlabeled, n_incomplete, lost
 
 
 #: Row numbers of file ``f`` begin at ``f`` times this, so that they depend neither on row groups nor on other files' length.
