@@ -48,8 +48,8 @@ from legendretron.estimators import (
     TableClassifier,
 )
 from legendretron.estimators.base import LinearLinkClassifier
+from legendretron.estimators.fit_data import SoftLabels
 from legendretron.estimators.label_noise import read_label_noise
-from legendretron.estimators.soft_labels import SoftLabels
 from legendretron.links import link_names
 from legendretron.links.registry import names_without_settings
 from legendretron.preprocessing import TableEncoder

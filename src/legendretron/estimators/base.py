@@ -20,14 +20,12 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from legendretron._internal.parameters import ParameterError, spell
-from legendretron._internal.sklearn_compat import validates_parameters
+from legendretron._internal.sklearn_compat import restore_on_error, validates_parameters
 from legendretron._internal.start import init_linear
 from legendretron._internal.validation import check_device, check_integer
 from legendretron.diagnostics.softmax_test import LinkTest
-from legendretron.estimators.classes import apply_class_weight
-from legendretron.estimators.convex import fit_convex, has_convex_solver
-from legendretron.estimators.fit_data import FitData, check_rows
-from legendretron.estimators.fixed_link import check_fixed_fit, fixed_link, is_fixed
+from legendretron.estimators.convex import check_fixed_fit, fit_convex, fixed_link, has_convex_solver, is_fixed
+from legendretron.estimators.fit_data import FitData, apply_class_weight, check_rows, validation_split
 from legendretron.estimators.label_noise import (
     FittedNoise,
     how_to_find_noise,
@@ -37,11 +35,10 @@ from legendretron.estimators.label_noise import (
 )
 from legendretron.estimators.linear import LinearPredictor
 from legendretron.estimators.onnx import LinearLink, predictor_model
-from legendretron.estimators.resuming import ChosenStrengths, fingerprint, restore_on_error
+from legendretron.estimators.resuming import ChosenStrengths, fingerprint
 from legendretron.estimators.settings import LEARNING_RATE, Plan, Protocol, Strengths, batch_size_for, draw_seed
 from legendretron.estimators.standardization import Standardized, Standardizer
 from legendretron.estimators.stream_fit import SAMPLE_ROWS, fit_source
-from legendretron.estimators.validation_split import validation_split
 from legendretron.estimators.votes import fit_votes
 from legendretron.links import LabelNoise, Link, NoisyLink, SoftmaxLink, clean_link, with_noise
 from legendretron.training import LinearModel, Sample, TrainingResult, TrainingSettings, as_features, train

@@ -34,6 +34,7 @@ from legendretron._internal.sklearn_compat import (
     Interval,
     StrOptions,
     check_sample_weight,
+    restore_on_error,
     validates_parameters,
 )
 from legendretron.calibration.fitting import calibrate
@@ -49,7 +50,6 @@ from legendretron.estimators.persistence import (
     shared_to_state,
 )
 from legendretron.estimators.prediction import ProbabilityClassifier
-from legendretron.estimators.resuming import restore_on_error
 from legendretron.estimators.saved_classes import classes_from_state, classes_to_state
 from legendretron.estimators.scores import ScoreForm, ScoreReader, as_columns, score_form
 from legendretron.estimators.table_classifier import ENCODED, TableClassifier

@@ -16,8 +16,8 @@ from legendretron._internal.features import check_features
 from legendretron._internal.fields import BOOLEAN, OBJECT, array, check_fields, list_of, number, optional
 from legendretron._internal.parameters import spell
 from legendretron.accelerate.predictions import RowProbabilities, row_probabilities
-from legendretron.estimators.classes import swap_classes
-from legendretron.estimators.fixed_link import freeze, get_link, is_fixed
+from legendretron.estimators.convex import freeze, get_link, is_fixed
+from legendretron.estimators.fit_data import swap_classes
 from legendretron.estimators.label_quality import LabelQuality
 from legendretron.estimators.persistence import LINK_FIELDS, SavedModel, link_parts_from_state, link_parts_to_state
 from legendretron.estimators.saved_classes import classes_from_state

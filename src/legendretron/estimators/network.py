@@ -18,17 +18,15 @@ from legendretron._internal.chunks import chunks_in_cache
 from legendretron._internal.features import check_features
 from legendretron._internal.fields import BOOLEAN, OBJECT, check_fields, list_of, number, one_of
 from legendretron._internal.parameters import ParameterError, spell
-from legendretron._internal.sklearn_compat import Interval, StrOptions, validates_parameters
+from legendretron._internal.sklearn_compat import Interval, StrOptions, restore_on_error, validates_parameters
 from legendretron._internal.validation import check_device
 from legendretron.calibration.link import CalibratedLink
-from legendretron.estimators.classes import swap_classes
-from legendretron.estimators.fit_data import FitData, check_rows
+from legendretron.estimators.fit_data import FitData, check_rows, swap_classes
 from legendretron.estimators.label_noise import FittedNoise, how_to_find_noise, is_learned, read_label_noise
 from legendretron.estimators.label_quality import LabelQuality
 from legendretron.estimators.multinomial import MultinomialLogisticClassifier
 from legendretron.estimators.onnx import predictor_model
 from legendretron.estimators.persistence import LINK_FIELDS, SavedModel, link_parts_from_state, link_parts_to_state
-from legendretron.estimators.resuming import restore_on_error
 from legendretron.estimators.saved_classes import classes_from_state
 from legendretron.estimators.settings import SHARED_CONSTRAINTS, draw_seed
 from legendretron.estimators.standardization import Standardizer

@@ -1,11 +1,10 @@
-"""Fits that end before their time: they leave the estimator unchanged, and can go on with the strengths they had chosen."""
+"""Fits that are resumed: what identifies them, and the strengths that they had chosen."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,18 +22,6 @@ from legendretron.tuning.table import Tuning
 _KIND = "choice of strengths"
 #: Parameters that do not change the result; of random_state, the seeds drawn from it count.
 _NOT_IDENTIFYING = ("verbose", "checkpoint", "random_state", "cv")
-
-
-@contextmanager
-def restore_on_error(estimator: Any) -> Iterator[None]:
-    """Restore the estimator's attributes if the block raises."""
-    before = dict(estimator.__dict__)
-    try:
-        yield
-    except BaseException:
-        estimator.__dict__.clear()
-        estimator.__dict__.update(before)
-        raise
 
 
 class ChosenStrengths:

@@ -14,7 +14,7 @@ from sklearn.utils import check_array
 from legendretron._internal.sklearn_compat import validate_parameters
 from legendretron._internal.validation import check_device
 from legendretron.estimators.base import MOST_ITERATIONS, LinearLinkClassifier
-from legendretron.estimators.classes import apply_class_weight, swap_labels
+from legendretron.estimators.fit_data import apply_class_weight, swap_labels
 from legendretron.estimators.standardization import Standardizer
 from legendretron.links import SoftmaxLink
 from legendretron.training import LinearModel, Sample, TrainingResult, as_features, train

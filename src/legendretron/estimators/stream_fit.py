@@ -16,14 +16,12 @@ from torch import Tensor
 
 from legendretron._internal.parameters import ParameterError, spell
 from legendretron._internal.validation import check_device, check_integer
-from legendretron.estimators.classes import swap_classes, swap_labels
-from legendretron.estimators.fit_data import FitData
-from legendretron.estimators.fixed_link import is_fixed
+from legendretron.estimators.convex import is_fixed
+from legendretron.estimators.fit_data import FitData, swap_classes, swap_labels
 from legendretron.estimators.resuming import ChosenStrengths, fingerprint
 from legendretron.estimators.settings import draw_seed
 from legendretron.estimators.standardization import Standardizer
 from legendretron.estimators.stream_data import Shard, join_rows, map_shards, scan_shards
-from legendretron.estimators.validation_split import ValidationSplitError
 from legendretron.links import LabelNoise, Link
 from legendretron.streaming import Source
 from legendretron.streaming.scan import merge_summaries
@@ -230,7 +228,7 @@ class StreamFit:
         self.sizes = [size - n for size, n in zip(self.sizes, n_held, strict=True)]
         if early_stopping:
             if not 0 < sum(n_held) < summary.n_rows:
-                raise ValidationSplitError(
+                raise ParameterError(
                     "early_stopping",
                     f"cannot hold out {estimator._held_out_share():g} of {summary.n_rows} rows; give another share, or leave "
                     "it out.",

@@ -12,9 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from legendretron.estimators.fit_data import FitData
+from legendretron.estimators.fit_data import ROUNDING, FitData
 from legendretron.estimators.label_noise import FittedNoise
-from legendretron.estimators.soft_labels import ROUNDING
 from legendretron.links.noise_models import mix_with_uniform, replaced_share, wrong_share
 from legendretron.tuning.problem import LabeledRows
 from legendretron.tuning.rules import FEW
