@@ -295,7 +295,10 @@ class LegendreNetClassifier(SavedModel, LabelQuality):
                 p[seen] = self.oof_proba_[of_row[copies[seen]]]
             return p[np.arange(len(p)), data.places]
 
-        fit_votes(self, data, fit, predict, combine=how == "if it helps")
+        if data.copies is None:
+            fit(data, None)
+        else:
+            fit_votes(self, data, data.copies, fit, predict, combine=how == "if it helps")
 
     def _fit_folds(self, data: FitData, seed: int, known: LabelNoise | None, how: str) -> None:
         """Fit with noise that is known or looked for."""

@@ -25,19 +25,17 @@ _NOT_IDENTIFYING = ("verbose", "checkpoint", "random_state", "cv")
 
 
 class ChosenStrengths:
-    """Strengths in the file ``<checkpoint>.strengths``, so that a resumed fit does not choose again; None saves nothing.
+    """Strengths in the file ``<checkpoint>.strengths``, so that a resumed fit does not choose again.
 
     The fingerprint identifies the fit.
     """
 
-    def __init__(self, checkpoint: Path | None, fingerprint: str = "") -> None:
-        self.path = None if checkpoint is None else checkpoint.with_name(f"{checkpoint.name}.strengths")
+    def __init__(self, checkpoint: Path, fingerprint: str) -> None:
+        self.path = checkpoint.with_name(f"{checkpoint.name}.strengths")
         self.fingerprint = fingerprint
 
     def load_or(self, choose: Callable[[], Tuning]) -> Tuning:
         """Return what was chosen before, or choose and save it; raise a ``ValueError`` for a file of something else."""
-        if self.path is None:
-            return choose()
         if self.path.exists():
             return load_checkpoint(self.path, _KIND, self.fingerprint, _from_state)
         tuning = choose()
@@ -47,7 +45,6 @@ class ChosenStrengths:
 
     def save(self, tuning: Tuning) -> None:
         """Write what was chosen, atomically."""
-        assert self.path is not None
         first, start = tuning.start, None
         if first is not None:
             start = {"weight": first.weight.cpu(), "bias": first.bias.cpu(), "link": link_to_state(first.link)}
@@ -55,8 +52,7 @@ class ChosenStrengths:
 
     def remove(self) -> None:
         """Remove the file, at the end of a fit."""
-        if self.path is not None:
-            self.path.unlink(missing_ok=True)
+        self.path.unlink(missing_ok=True)
 
 
 def _from_state(state: dict[str, Any]) -> Tuning:
