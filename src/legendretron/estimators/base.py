@@ -13,6 +13,7 @@ import torch
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
+from torch import nn
 
 from legendretron._internal.sklearn_compat import restore_on_error, validates_parameters
 from legendretron._internal.validation import check_integer
@@ -22,7 +23,7 @@ from legendretron.estimators.fit_data import FitData, apply_class_weight, check_
 from legendretron.estimators.label_noise import how_to_find_noise
 from legendretron.estimators.linear import LinearPredictor
 from legendretron.estimators.linear_fit import fit_rows
-from legendretron.estimators.onnx import LinearLink, predictor_model
+from legendretron.estimators.onnx import LinearLink
 from legendretron.estimators.settings import Protocol, Strengths, draw_seed
 from legendretron.estimators.stream_fit import SAMPLE_ROWS, fit_source
 from legendretron.estimators.votes import fit_votes
@@ -295,9 +296,7 @@ class LinearLinkClassifier(LinearPredictor):
             )
         return self._tuning.to_frame()
 
-    def _onnx_model(self, feature_names: np.ndarray | None) -> Any:
-        """The ``onnx.ModelProto``, see :meth:`to_onnx`."""
+    def _to_module(self) -> nn.Module:
+        """See :meth:`LabelQuality._to_module`."""
         self._check_weights()
-        module = LinearLink(self.coef_, self.intercept_, with_noise(self.link_, None, self._floor))
-        example = torch.zeros(2, self.coef_.shape[1], dtype=module.coef.dtype)
-        return predictor_model(module, example, self.classes_, feature_names)
+        return LinearLink(self.coef_, self.intercept_, with_noise(self.link_, None, self._floor))

@@ -12,11 +12,12 @@ import numpy as np
 import torch
 from sklearn.model_selection import check_cv
 from sklearn.utils.validation import check_is_fitted
+from torch import nn
 
 from legendretron.estimators.fit_data import swap_classes, swap_labels
 from legendretron.estimators.label_noise import FittedNoise
 from legendretron.estimators.label_posterior import label_posterior
-from legendretron.estimators.onnx import write_model
+from legendretron.estimators.onnx import predictor_model, write_model
 from legendretron.estimators.prediction import ProbabilityClassifier
 from legendretron.links import Link, SymmetricNoise
 from legendretron.losses import CanonicalLoss, CompositeLoss
@@ -26,6 +27,7 @@ class LabelQuality(ProbabilityClassifier):
     """Base of the classifiers with a link on a predictor: the loss it stands for, and what it says about wrong labels."""
 
     link_: Link
+    n_features_in_: int
     _noise: FittedNoise | None = None
     #: Share of the uniform distribution in all predictions.
     _floor: float = 0.0
@@ -245,9 +247,14 @@ class LabelQuality(ProbabilityClassifier):
         check_is_fitted(self)
         write_model(path, self._onnx_model(getattr(self, "feature_names_in_", None)))
 
-    @abstractmethod
     def _onnx_model(self, feature_names: np.ndarray | None) -> Any:
         """The ``onnx.ModelProto``, see :meth:`to_onnx`."""
+        example = torch.zeros(2, self.n_features_in_, dtype=getattr(torch, self._precision().name))
+        return predictor_model(self._to_module(), example, self.classes_, feature_names)
+
+    @abstractmethod
+    def _to_module(self) -> nn.Module:
+        """From features to log-probabilities in the order of ``classes_``."""
 
 
 def _add_floor(values: np.ndarray, share: float, *, log: bool) -> np.ndarray:
