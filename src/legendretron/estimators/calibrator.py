@@ -449,9 +449,6 @@ class LegendreCalibrator(SavedModel, ProbabilityClassifier):
             calibrator._take_names()
         return calibrator
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "map_")
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         if self.estimator is not None:

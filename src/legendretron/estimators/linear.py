@@ -141,9 +141,6 @@ class LinearPredictor(SavedModel, LabelQuality):
                 f"lower {spell('learning_rate')}, or with scaled features."
             )
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "coef_")
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True

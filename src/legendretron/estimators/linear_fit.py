@@ -342,7 +342,7 @@ def warn_unless_converged(estimator: Any, result: TrainingResult) -> None:
             f"Training has diverged: the loss has risen to {highest:.3g}, and the model is no better than one that "
             f"ignores the features. Lower {spell('learning_rate')}, got {estimator.learning_rate}.",
             ConvergenceWarning,
-            stacklevel=4,
+            stacklevel=5,  # where fit is called
         )
     elif not bool(result.converged.all()):
         warnings.warn(
@@ -350,5 +350,5 @@ def warn_unless_converged(estimator: Any, result: TrainingResult) -> None:
             f"({spell('max_epochs', estimator.max_epochs)}); raise {spell('max_epochs')} or {spell('alpha')}, or "
             "scale the features.",
             ConvergenceWarning,
-            stacklevel=4,
+            stacklevel=5,  # where fit is called
         )

@@ -339,6 +339,3 @@ class LegendreNetClassifier(SavedModel, LabelQuality):
     def _to_module(self) -> nn.Module:
         """See :meth:`LabelQuality._to_module`."""
         return _ScoresLink(self._logits, self.link_)
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "link_")
