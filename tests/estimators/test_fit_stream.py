@@ -11,7 +11,7 @@ import torch
 from sklearn.datasets import make_classification
 
 from legendretron import LegendreTronClassifier, MultinomialLogisticClassifier
-from legendretron.estimators import base, stream_fit
+from legendretron.estimators import stream_fit
 from legendretron.links import CanonicalLink
 from legendretron.training import History, problem, stream_batches
 
@@ -261,7 +261,7 @@ def test_a_fit_that_was_stopped_is_resumed(case, table, tmp_path, monkeypatch):
     parameters, arguments = RESUMED[case]
     whole = legendretron(**parameters).fit_stream(pieces(X, y, weight), **arguments)
     path, append, tried = tmp_path / "state", History.append, []
-    monkeypatch.setattr(base, "_CHECKPOINT_EPOCHS", 1)
+    monkeypatch.setattr("legendretron.estimators.settings._CHECKPOINT_EPOCHS", 1)
 
     def fit():
         model = legendretron(**parameters, checkpoint=path)

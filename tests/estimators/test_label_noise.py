@@ -352,7 +352,7 @@ def test_a_fit_that_was_stopped_after_the_choice_has_the_same_noise(tmp_path, mo
             raise _Stopped
 
         for name in ("fit_convex", "train"):
-            patch.setattr(f"legendretron.estimators.base.{name}", stop)
+            patch.setattr(f"legendretron.estimators.linear_fit.{name}", stop)
         with pytest.raises(_Stopped):
             stopped.fit(X_NOISY, Y_NOISY)
     assert path.with_name("checkpoint.strengths").exists()
@@ -360,7 +360,7 @@ def test_a_fit_that_was_stopped_after_the_choice_has_the_same_noise(tmp_path, mo
     def refuse(*arguments, **options):
         raise AssertionError("nothing is to be chosen again")
 
-    monkeypatch.setattr("legendretron.estimators.base.tune", refuse)
+    monkeypatch.setattr("legendretron.estimators.settings.tune", refuse)
     resumed = stopped.fit(X_NOISY, Y_NOISY)
     assert not path.with_name("checkpoint.strengths").exists()
     assert resumed._noise.rates == found._noise.rates

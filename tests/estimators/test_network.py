@@ -11,7 +11,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from legendretron import LegendreNetClassifier, TableClassifier, load
 from legendretron.calibration.link import CalibratedLink
-from legendretron.estimators.network import _gain_of_mean
+from legendretron.estimators.network_fit import _gain_of_mean
 from legendretron.links import SoftmaxLink
 from legendretron.losses import CompositeLoss
 from tests.data_forms import skip_repeated_forms

@@ -9,7 +9,7 @@ from sklearn.datasets import load_iris
 from sklearn.model_selection import StratifiedKFold
 
 from legendretron import CanonicalLink, MultinomialLogisticClassifier, load
-from legendretron.estimators.fixed_link import get_link
+from legendretron.estimators.convex import get_link
 from tests.estimators import tiny_models
 
 X, y = load_iris(return_X_y=True)

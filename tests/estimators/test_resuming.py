@@ -6,7 +6,6 @@ import scipy.sparse
 from sklearn.base import clone
 
 from legendretron import CompositeLink, LegendreTronClassifier
-from legendretron.estimators import base
 from legendretron.training import History
 from tests.estimators.cases import FAST, X, every, y
 from tests.given import GIVEN
@@ -65,7 +64,7 @@ def _die_in_epoch(monkeypatch, number):
 
 def test_a_fit_that_died_is_resumed(tmp_path, monkeypatch):
     path = tmp_path / "fit.safetensors"
-    monkeypatch.setattr(base, "_CHECKPOINT_EPOCHS", 5)
+    monkeypatch.setattr("legendretron.estimators.settings._CHECKPOINT_EPOCHS", 5)
     settings = {**GIVEN, "max_epochs": 12, "random_state": 0}
     plain = LegendreTronClassifier(**settings).fit(X, y)
     with monkeypatch.context() as patch:

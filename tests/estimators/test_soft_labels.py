@@ -11,8 +11,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import KFold
 
 from legendretron import LegendreNetClassifier, LegendreTronClassifier, MultinomialLogisticClassifier, TableClassifier
-from legendretron.estimators.soft_labels import SoftLabels
-from legendretron.estimators.validation_split import validation_split
+from legendretron.estimators.fit_data import SoftLabels, validation_split
 from legendretron.estimators.votes import combine_votes
 from legendretron.tuning.folds import make_folds
 

@@ -17,7 +17,7 @@ from sklearn.model_selection import GroupKFold
 
 from legendretron import CanonicalLink, LegendreTronClassifier, MultinomialLogisticClassifier
 from legendretron.datasets import symmetric_noise
-from legendretron.estimators import base
+from legendretron.estimators import linear_fit, settings
 from legendretron.estimators.numpy_predictor import load_predictor
 from legendretron.estimators.resuming import ChosenStrengths
 from legendretron.links import SoftmaxLink
@@ -60,7 +60,7 @@ def calls(monkeypatch):
 
         return counted
 
-    for module, name in ((base, "train"), (base, "fit_convex"), (base, "tune")):
+    for module, name in ((linear_fit, "train"), (linear_fit, "fit_convex"), (settings, "tune")):
         monkeypatch.setattr(module, name, counting(module, name))
     return made
 
@@ -313,9 +313,9 @@ def test_passes_of_a_link_do_not_limit_logistic_regression():
 
 
 def test_what_is_wrong_with_a_checkpoint_is_told_before_anything_is_tried(calls, tmp_path):
-    for settings in ({"random_state": None}, {"checkpoint": tmp_path}, {"solver": "lbfgs"}):
+    for wrong in ({"random_state": None}, {"checkpoint": tmp_path}, {"solver": "lbfgs"}):
         with pytest.raises(ValueError, match="checkpoint"):
-            LegendreTronClassifier(**{"checkpoint": tmp_path / "c", "random_state": 0, **settings}).fit(X, y)
+            LegendreTronClassifier(**{"checkpoint": tmp_path / "c", "random_state": 0, **wrong}).fit(X, y)
     assert calls == []
 
 

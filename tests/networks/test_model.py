@@ -113,7 +113,7 @@ SETTINGS = FoldSettings((32, 32), 300, 64, 0.04, 0.1, 0.02, 0.1, seed=0)
 
 def test_held_out_logits_are_those_of_the_network_that_has_not_seen_the_row():
     X, table, folds = table_of()
-    model, result = train_folds(table, folds, SETTINGS)
+    model, result, _ = train_folds(table, [folds], SETTINGS)
     logits = logits_of(model, table, [held for _, held in folds])
     assert np.isfinite(logits).all()
     row = int(folds[1][1][3])
@@ -127,7 +127,7 @@ def test_held_out_logits_are_those_of_the_network_that_has_not_seen_the_row():
 
 def test_held_out_rows_are_predicted_at_the_best_step_of_other_folds():
     _, table, folds = table_of(60)
-    model, result = train_folds(table, folds, SETTINGS)
+    model, result, _ = train_folds(table, [folds], SETTINGS)
     honest = held_out_logits(model, result, table, [folds])
     assert honest.shape == (1, 60, 3)
     own = logits_of(model, table, [held for _, held in folds])
@@ -150,7 +150,7 @@ def test_held_out_rows_are_predicted_at_the_best_step_of_other_folds():
 
 def test_folded_scores_are_the_mean_of_the_networks():
     X, table, folds = table_of()
-    model, _ = train_folds(table, folds, SETTINGS)
+    model = train_folds(table, [folds], SETTINGS).model
     scores = NetworkScores.from_model(model, table.inputs)
     mean = model.logits(table.features, torch.arange(len(X)).expand(3, -1)).mean(0)
     torch.testing.assert_close(scores(torch.as_tensor(X)), mean, atol=1e-9, rtol=1e-7)

@@ -10,6 +10,7 @@ from an estimator under a private name stays with the estimator: ``_parameter_co
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,18 @@ from legendretron._internal.parameters import ParameterError
 
 #: Decorator of a fit method: parameters are checked against ``_parameter_constraints`` first.
 validates_parameters = _fit_context(prefer_skip_nested_validation=True)
+
+
+@contextmanager
+def restore_on_error(estimator: Any) -> Iterator[None]:
+    """Restore the estimator's attributes if the block raises."""
+    before = dict(estimator.__dict__)
+    try:
+        yield
+    except BaseException:
+        estimator.__dict__.clear()
+        estimator.__dict__.update(before)
+        raise
 
 
 def validate_parameters(estimator: BaseEstimator) -> None:

@@ -48,8 +48,9 @@ from legendretron.estimators import (
     TableClassifier,
 )
 from legendretron.estimators.base import LinearLinkClassifier
+from legendretron.estimators.fit_data import SoftLabels
 from legendretron.estimators.label_noise import read_label_noise
-from legendretron.estimators.soft_labels import SoftLabels
+from legendretron.estimators.settings import checkpoint_path
 from legendretron.links import link_names
 from legendretron.links.registry import names_without_settings
 from legendretron.preprocessing import TableEncoder
@@ -173,7 +174,7 @@ def make_estimator(options: FitOptions) -> LinearLinkClassifier:
     estimator = kind(**parameters)
     validate_parameters(estimator)
     if hasattr(estimator, "checkpoint"):
-        estimator._checkpoint_path(online=False)
+        checkpoint_path(estimator)
     if isinstance(estimator, LegendreTronClassifier):
         _check_link(estimator)
     check_device(estimator.device)

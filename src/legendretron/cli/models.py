@@ -281,7 +281,7 @@ def check_features(model: Model, table: Table, watch: DriftWatch | None = None) 
             raise
         raise ValueError(f"{str(table.path)!r}, {table.place_of(row)}: {error}") from error
     if watch is not None and hasattr(inner := _find_inner_model(model), "_standardized"):
-        from legendretron.estimators.feature_drift import feature_tallies
+        from legendretron.preprocessing.drift import feature_tallies
 
         watch.add(feature_tallies(inner, X))
     return checked

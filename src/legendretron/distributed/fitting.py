@@ -21,8 +21,8 @@ from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.parallel import parallelize_module
 
 from legendretron._internal.process_groups import whole
+from legendretron._internal.sklearn_compat import restore_on_error
 from legendretron.datasets.streams import source_of
-from legendretron.estimators.resuming import restore_on_error
 from legendretron.estimators.stream_fit import fit_source
 from legendretron.links import Link, NoisyLink
 from legendretron.nn.class_parallel import ClassParallel

@@ -34,6 +34,7 @@ from legendretron._internal.sklearn_compat import (
     Interval,
     StrOptions,
     check_sample_weight,
+    restore_on_error,
     validates_parameters,
 )
 from legendretron.calibration.fitting import calibrate
@@ -49,9 +50,8 @@ from legendretron.estimators.persistence import (
     shared_to_state,
 )
 from legendretron.estimators.prediction import ProbabilityClassifier
-from legendretron.estimators.resuming import restore_on_error
 from legendretron.estimators.saved_classes import classes_from_state, classes_to_state
-from legendretron.estimators.scores import ScoreForm, ScoreReader, as_columns, score_form
+from legendretron.estimators.scores import ScoreForm, ScoreReader, as_columns, find_classes, score_form
 from legendretron.estimators.table_classifier import ENCODED, TableClassifier
 from legendretron.links.noise_models import replaced_share, wrong_share
 
@@ -270,7 +270,7 @@ class LegendreCalibrator(SavedModel, ProbabilityClassifier):
     def _fit_scores(self, scores: np.ndarray, y: np.ndarray, weight: np.ndarray, kind: str, known: Any) -> None:
         form = score_form(scores, kind)
         n_classes = max(2, form.columns)
-        classes = _find_classes(y, n_classes, known)
+        classes = find_classes(y, n_classes, known)
         absent = np.setdiff1d(classes, y)
         if known is None and len(absent):
             warnings.warn(
@@ -449,34 +449,8 @@ class LegendreCalibrator(SavedModel, ProbabilityClassifier):
             calibrator._take_names()
         return calibrator
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "map_")
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         if self.estimator is not None:
             tags.input_tags = get_tags(self.estimator).input_tags
         return tags
-
-
-def _find_classes(y: np.ndarray, n_classes: int, known: Any) -> np.ndarray:
-    """Labels of the columns of scores."""
-    seen = np.unique(y)
-    if known is not None:
-        classes = np.asarray(known)
-        if classes.ndim != 1 or not np.array_equal(np.unique(classes), classes):
-            raise ValueError(f"classes must be different labels, sorted, got {known!r}.")
-        if len(classes) != n_classes:
-            raise ValueError(f"classes must be the labels of {n_classes} columns of scores, got {len(classes)}.")
-    elif len(seen) == n_classes:
-        classes = seen
-    elif len(seen) < n_classes and y.dtype.kind in "iu" and seen[0] >= 0 and seen[-1] < n_classes:
-        classes = np.arange(n_classes)
-    else:
-        raise ValueError(
-            f"X has scores of {n_classes} classes, but y holds {len(seen)} class{'es' if len(seen) != 1 else ''}: "
-            f"{seen[:10]}. Give the labels of all columns as classes=."
-        )
-    if len(unknown := np.setdiff1d(seen, classes)):
-        raise ValueError(f"y holds labels that are not in classes: {unknown[:10]}; classes are {classes}.")
-    return classes

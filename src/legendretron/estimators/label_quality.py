@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Iterator
 from numbers import Real
@@ -11,12 +12,12 @@ import numpy as np
 import torch
 from sklearn.model_selection import check_cv
 from sklearn.utils.validation import check_is_fitted
+from torch import nn
 
-from legendretron.estimators.classes import swap_classes, swap_labels
-from legendretron.estimators.floor import add_floor
+from legendretron.estimators.fit_data import swap_classes, swap_labels
 from legendretron.estimators.label_noise import FittedNoise
 from legendretron.estimators.label_posterior import label_posterior
-from legendretron.estimators.onnx import write_model
+from legendretron.estimators.onnx import predictor_model, write_model
 from legendretron.estimators.prediction import ProbabilityClassifier
 from legendretron.links import Link, SymmetricNoise
 from legendretron.losses import CanonicalLoss, CompositeLoss
@@ -26,6 +27,7 @@ class LabelQuality(ProbabilityClassifier):
     """Base of the classifiers with a link on a predictor: the loss it stands for, and what it says about wrong labels."""
 
     link_: Link
+    n_features_in_: int
     _noise: FittedNoise | None = None
     #: Share of the uniform distribution in all predictions.
     _floor: float = 0.0
@@ -154,7 +156,7 @@ class LabelQuality(ProbabilityClassifier):
 
     def _predict_parts(self, X: Any, *, log: bool) -> Iterator[tuple[slice, np.ndarray]]:
         for rows, part in self._predict_by_link(X, log=log):
-            yield rows, add_floor(part, self._floor, log=log)
+            yield rows, _add_floor(part, self._floor, log=log)
 
     def _log_proba_to_judge(self, X: Any) -> np.ndarray:
         """Log-probabilities without the floor, below which rows could not be told apart."""
@@ -167,11 +169,11 @@ class LabelQuality(ProbabilityClassifier):
         if cv is None:
             return self.predict_proba(X)
         log_p = self._out_of_fold(self._check_features(X), y, cv, groups)
-        return np.exp(add_floor(log_p, self._floor, log=True))
+        return np.exp(_add_floor(log_p, self._floor, log=True))
 
     def _calibrate_folds(self, log_p: np.ndarray, labels: np.ndarray, weight: np.ndarray) -> None:
         """Calibrate prediction sets on log-probabilities of held-out rows without the floor, in the order of the link."""
-        p = swap_classes(np.exp(add_floor(log_p, self._floor, log=True)))
+        p = swap_classes(np.exp(_add_floor(log_p, self._floor, log=True)))
         self._calibrate(p, swap_labels(labels, p.shape[1]), weight, out_of_fold=True)
 
     def _noise_matrices(self) -> tuple[np.ndarray | None, np.ndarray | None]:
@@ -245,6 +247,31 @@ class LabelQuality(ProbabilityClassifier):
         check_is_fitted(self)
         write_model(path, self._onnx_model(getattr(self, "feature_names_in_", None)))
 
-    @abstractmethod
     def _onnx_model(self, feature_names: np.ndarray | None) -> Any:
         """The ``onnx.ModelProto``, see :meth:`to_onnx`."""
+        example = torch.zeros(2, self.n_features_in_, dtype=getattr(torch, self._precision().name))
+        return predictor_model(self._to_module(), example, self.classes_, feature_names)
+
+    @abstractmethod
+    def _to_module(self) -> nn.Module:
+        """From features to log-probabilities in the order of ``classes_``."""
+
+
+def _add_floor(values: np.ndarray, share: float, *, log: bool) -> np.ndarray:
+    r"""Mix probabilities, or their logarithms, with a share of the uniform distribution, in place.
+
+    .. math:: p \leftarrow (1 - u)\, p + u / C
+
+    Examples
+    --------
+    >>> _add_floor(np.array([[1.0, 0.0]]), 0.1, log=False)
+    array([[0.95, 0.05]])
+    """
+    if share > 0.0:
+        floor = share / values.shape[1]
+        if log:
+            np.logaddexp(values + math.log1p(-share), math.log(floor), out=values)
+        else:
+            values *= 1.0 - share
+            values += floor
+    return values

@@ -13,7 +13,7 @@ from legendretron._internal.parameters import ParameterError, spell
 from legendretron._internal.sklearn_compat import Interval, StrOptions
 from legendretron._internal.validation import check_choice
 from legendretron.estimators.base import LinearLinkClassifier
-from legendretron.estimators.fixed_link import get_link, has_same_values, is_fixed
+from legendretron.estimators.convex import get_link, has_same_values, is_fixed
 from legendretron.estimators.settings import SHARED_CONSTRAINTS, Protocol, Strengths, hidden_for
 from legendretron.links import CompositeLink, Link, NoisyLink, SoftmaxLink, link_class, make_link
 from legendretron.links.registry import check_settings

@@ -16,8 +16,8 @@ from legendretron._internal.fields import BOOLEAN, OBJECT, array, check_fields, 
 from legendretron._internal.parameters import spell
 from legendretron._internal.sklearn_compat import check_features
 from legendretron.accelerate.predictions import RowProbabilities, row_probabilities
-from legendretron.estimators.classes import swap_classes
-from legendretron.estimators.fixed_link import freeze, get_link, is_fixed
+from legendretron.estimators.convex import freeze, get_link, is_fixed
+from legendretron.estimators.fit_data import swap_classes
 from legendretron.estimators.label_quality import LabelQuality
 from legendretron.estimators.persistence import LINK_FIELDS, SavedModel, link_parts_from_state, link_parts_to_state
 from legendretron.estimators.saved_classes import classes_from_state
@@ -140,9 +140,6 @@ class LinearPredictor(SavedModel, LabelQuality):
                 "coef_, intercept_ or the parameters of link_ are not finite, so the fit has diverged; fit again with a "
                 f"lower {spell('learning_rate')}, or with scaled features."
             )
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "coef_")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

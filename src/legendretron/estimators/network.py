@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from numbers import Integral, Real
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import joblib
 import numpy as np
@@ -17,42 +17,24 @@ from torch import Tensor, nn
 from legendretron._internal.chunks import chunks_in_cache
 from legendretron._internal.fields import BOOLEAN, OBJECT, check_fields, list_of, number, one_of
 from legendretron._internal.parameters import ParameterError, spell
-from legendretron._internal.sklearn_compat import Interval, StrOptions, check_features, validates_parameters
-from legendretron._internal.validation import check_device
-from legendretron.calibration.link import CalibratedLink
-from legendretron.estimators.classes import swap_classes
-from legendretron.estimators.fit_data import FitData, check_rows
-from legendretron.estimators.label_noise import FittedNoise, how_to_find_noise, is_learned, read_label_noise
+from legendretron._internal.sklearn_compat import (
+    Interval,
+    StrOptions,
+    check_features,
+    restore_on_error,
+    validates_parameters,
+)
+from legendretron.estimators.fit_data import FitData, check_rows, swap_classes
+from legendretron.estimators.label_noise import how_to_find_noise
 from legendretron.estimators.label_quality import LabelQuality
-from legendretron.estimators.multinomial import MultinomialLogisticClassifier
-from legendretron.estimators.onnx import predictor_model
+from legendretron.estimators.network_fit import fit_folds
 from legendretron.estimators.persistence import LINK_FIELDS, SavedModel, link_parts_from_state, link_parts_to_state
-from legendretron.estimators.resuming import restore_on_error
 from legendretron.estimators.saved_classes import classes_from_state
 from legendretron.estimators.settings import SHARED_CONSTRAINTS, draw_seed
-from legendretron.estimators.standardization import Standardizer
 from legendretron.estimators.votes import fit_votes
-from legendretron.links import LabelNoise, Link, SoftmaxLink, SymmetricNoise
-from legendretron.networks.folds import LabeledTable, held_out_logits, logits_of, train_folds
-from legendretron.networks.held_out import LabeledPair, find_noise, learn_map
-from legendretron.networks.inputs import NetworkInputs
-from legendretron.networks.model import FoldSettings, NetworkModel
+from legendretron.links import Link
 from legendretron.networks.predictor import LinearScores, NetworkScores
-from legendretron.training import History, TrainingResult, as_features
-from legendretron.tuning.folds import Fold, make_folds
-from legendretron.tuning.logistic_path import LogisticPath, PathPoint
-from legendretron.tuning.problem import LabeledRows, TuningProblem
-from legendretron.tuning.rules import link_folds_for
-from legendretron.tuning.scores import SURE_ERRORS
-from legendretron.tuning.tune import FALLBACK_ALPHA
-
-#: Powers of ten at which strengths of logistic regression are tried at most, and the rise of the loss that ends the search.
-_DECADES, _CLEARLY = 7, 0.02
-#: Numbers of features, times classes, up to which logistic regression is fitted faster on the CPU than on a GPU.
-_MOST_ON_CPU = 2**20
-#: Standard errors by which networks must beat logistic regression on held-out rows.
-_MUST_GAIN = 1.0
-
+from legendretron.training import History
 
 _FIELDS = {
     **LINK_FIELDS,
@@ -73,20 +55,6 @@ class _ScoresLink(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         log_p: Tensor = swap_classes(self.link._log_proba_of_logits(self.scores(x))).to(x.dtype)
         return log_p
-
-
-class _Networks(NamedTuple):
-    """Trained networks, and their logits of rows that they have not seen; NaN for rows that were never held out."""
-
-    model: NetworkModel
-    result: TrainingResult
-    each: np.ndarray  #: in every repeat, (k, N, C)
-
-    @property
-    def logits(self) -> np.ndarray:
-        """Means over the repeats, (N, C)."""
-        mean: np.ndarray = self.each.mean(0)
-        return mean
 
 
 class LegendreNetClassifier(SavedModel, LabelQuality):
@@ -241,13 +209,8 @@ class LegendreNetClassifier(SavedModel, LabelQuality):
         ----------
         X : array or data frame of shape (n_samples, n_features)
             Features, dense.
-        y : array of shape (n_samples,), or array or data frame of shape (n_samples, n_classes)
-            Class labels, numbers or strings, of at least two classes. Or soft labels: probabilities of the classes, which sum
-            to 1 in each row; classes are then the column names of a data frame, or 0 to ``n_classes - 1`` for an array.
-        sample_weight : array of shape (n_samples,), optional
-            Non-negative weights, not all zero.
-        groups : array of shape (n_samples,), optional
-            Group of each row, such as a patient. Rows of a group are held out together.
+        y, sample_weight, groups
+            Labels or soft labels, weights and groups, as in the ``fit`` of :class:`~legendretron.LegendreTronClassifier`.
 
         Returns
         -------
@@ -258,10 +221,29 @@ class LegendreNetClassifier(SavedModel, LabelQuality):
             self._check_layers()
             data = check_rows(self, X, y, sample_weight, groups, dtype=[np.float64, np.float32]).normalize()
             self.classes_, self._dtype = data.classes, data.X.dtype
-            self._fit(data)
-            if data.copies is not None and hasattr(self, "oof_proba_"):
+            seed, how = draw_seed(self.random_state), how_to_find_noise(self.label_noise, self.class_weight)
+            if data.copies is None:
+                fit_folds(self, data, seed, how)
+                return self
+
+            def fit(data: FitData, find_noise: str | None) -> None:
+                fit_folds(self, data, seed, find_noise or how)
+
+            fit_votes(self, data, data.copies, fit, lambda: self._predict_votes(data), combine=how == "if it helps")
+            if hasattr(self, "oof_proba_"):
                 self.oof_proba_ = self.oof_proba_[np.unique(data.copies, return_index=True)[1]]
         return self
+
+    def _predict_votes(self, data: FitData) -> np.ndarray:
+        """Probabilities of the labels of copies, from networks that were not trained on the row where there are some."""
+        p, copies = self._predict_all(data.X, log=False).astype(np.float64), data.copies
+        if copies is not None and hasattr(self, "oof_proba_"):
+            held = np.flatnonzero(np.isfinite(self.oof_proba_).all(1))
+            of_row = np.full(int(copies.max()) + 1, -1)
+            of_row[copies[held]] = held
+            seen = of_row[copies] >= 0
+            p[seen] = self.oof_proba_[of_row[copies[seen]]]
+        return p[np.arange(len(p)), data.places]
 
     def _check_layers(self) -> None:
         given = np.asarray((1,) if isinstance(self.hidden_layers, str) else self.hidden_layers)
@@ -276,221 +258,6 @@ class LegendreNetClassifier(SavedModel, LabelQuality):
                 f"X is a sparse matrix, but {type(self).__name__} takes dense features only; LegendreTronClassifier takes "
                 "sparse ones, or give X.toarray()."
             )
-
-    def _fit(self, data: FitData) -> None:
-        how = how_to_find_noise(self.label_noise, self.class_weight)
-        seed, known = draw_seed(self.random_state), read_label_noise(self.label_noise, data.n_classes)
-
-        def fit(data: FitData, find_noise: str | None) -> None:
-            self._fit_folds(data, seed, known, find_noise or how)
-
-        def predict() -> np.ndarray:
-            p, copies = self._predict_all(data.X, log=False).astype(np.float64), data.copies
-            if copies is not None and hasattr(
-                self, "oof_proba_"
-            ):  # networks know the rows that they were trained on by heart
-                held = np.flatnonzero(np.isfinite(self.oof_proba_).all(1))
-                of_row = np.full(int(copies.max()) + 1, -1)
-                of_row[copies[held]] = held
-                seen = of_row[copies] >= 0
-                p[seen] = self.oof_proba_[of_row[copies[seen]]]
-            return p[np.arange(len(p)), data.places]
-
-        fit_votes(self, data, fit, predict, combine=how == "if it helps")
-
-    def _fit_folds(self, data: FitData, seed: int, known: LabelNoise | None, how: str) -> None:
-        """Fit with noise that is known or looked for."""
-        device = check_device(self.device)
-        settings = FoldSettings.for_rows(len(data.rows))._replace(
-            learning_rate=float(self.learning_rate),
-            dropout=float(self.dropout),
-            weight_decay=float(self.weight_decay),
-            label_smoothing=float(self.label_smoothing),
-            seed=seed,
-            verbose=int(self.verbose),
-        )
-        if not isinstance(self.hidden_layers, str):
-            settings = settings._replace(hidden=tuple(map(int, self.hidden_layers)))
-        if self.max_steps != "auto":
-            settings = settings._replace(n_steps=int(self.max_steps))
-        repeats = [
-            make_folds(int(self.n_folds), data.X, data.y, data.rows, data.groups, seed + number, data.copies)
-            for number in range(settings.n_repeats)
-        ]
-        for name in ("oof_proba_", "_oof_of", "_noise", "_sets", "history_"):
-            self.__dict__.pop(name, None)  # of an earlier fit
-        if not repeats[0]:
-            self._fit_without_folds(data, known)
-            return
-        small = data.X.size * data.n_classes <= _MOST_ON_CPU
-        beside = torch.device("cpu") if small else device
-        problem = self._make_problem(data, repeats[0], known, beside, seed)
-        path = LogisticPath(problem)
-        linear = _search_coarsely(path)
-        dtype = torch.float64 if self.dtype == "float64" else torch.float32
-        inputs = NetworkInputs.fit(data.X[data.rows], getattr(self, "feature_names_in_", None))
-        table = LabeledTable(
-            as_features(inputs.transform(data.X, dtype), dtype, device),
-            inputs,
-            torch.as_tensor(data.labels, device=device),
-            torch.as_tensor(data.weight, dtype=dtype, device=device),
-            data.n_classes,
-        )
-
-        def train(noise: LabelNoise | None) -> _Networks:
-            folds = [fold for one in repeats for fold in one]
-            model, result = train_folds(table, folds, settings, noise)
-            return _Networks(model, result, held_out_logits(model, result, table, repeats))
-
-        networks = train(known)
-        if not np.isfinite(networks.logits).all(1).any():  # of a handful of rows, none was held out in all repeats
-            self._fit_without_folds(data, known)
-            return
-        noise, found = known, None
-        if known is not None:
-            observed = np.bincount(data.labels[data.rows], data.weight[data.rows], data.n_classes)
-            found = FittedNoise.from_noise(known, observed / observed.sum(), known=True)
-        elif how != "never":
-            trained = [networks]
-
-            def train_with(noise: LabelNoise) -> LabeledPair:
-                trained.append(train(noise))
-                return self._labeled(trained[-1], table, data, repeats)
-
-            rates, matrix = find_noise(problem, self._labeled(networks, table, data, repeats), train_with, how)
-            found = FittedNoise(data.n_classes, rates, known=False, matrix=matrix)
-            if matrix is not None:
-                networks, noise = trained[-1], found.make_noise()
-            elif rates.rate > 0.0:
-                # a link that expects too much noise is far too sure, one that expects too little is only a little timid
-                cautious = rates.rate - (rates.rate - rates.low) / SURE_ERRORS
-                networks = trained[-1]
-                noise = SymmetricNoise(data.n_classes, cautious, learned=False, dtype=torch.float64)
-        if found is not None:
-            self._noise = found
-        # rows that belong together are in one fold of the link, too
-        together = repeats[0] if data.groups is not None or data.copies is not None else None
-        self._choose(data, networks, noise, path, linear, inputs, together)
-
-    def _make_problem(
-        self, data: FitData, folds: list[Fold], known: LabelNoise | None, device: torch.device, seed: int
-    ) -> TuningProblem:
-        """The problem of logistic regression on the same folds."""
-        grouped = data.groups is not None
-        standardizer = Standardizer.fit(data.X, data.weight, standardize=True)
-        return TuningProblem(
-            as_features(standardizer.transform(data.X), torch.float32, device),  # enough to compare
-            torch.as_tensor(data.labels, device=device),
-            data.n_classes,
-            data.weight,
-            folds,
-            grouped,
-            lambda *_: SoftmaxLink(data.n_classes),
-            batch_size=1,
-            steps=1,
-            learning_rate=1.0,
-            seed=seed,
-            standardized=True,
-            link_folds=None if grouped else link_folds_for(len(data.rows)),
-            known_noise=known,
-        )
-
-    def _labeled(
-        self, networks: _Networks, table: LabeledTable, data: FitData, repeats: list[list[Fold]]
-    ) -> LabeledPair:
-        """Predictions for held-out rows, and for rows each by a network that was trained on it."""
-        others = [one[(number + 1) % len(one)][1] for one in repeats for number in range(len(one))]
-        seen = logits_of(networks.model, table, others)
-
-        def rows_of(logits: np.ndarray) -> tuple[LabeledRows, np.ndarray]:
-            rows = np.flatnonzero(np.isfinite(logits).all(1))
-            log_p = torch.log_softmax(torch.as_tensor(logits[rows]), -1)
-            return LabeledRows(log_p, torch.as_tensor(data.labels[rows]), torch.as_tensor(data.weight[rows])), rows
-
-        held_out, rows = rows_of(networks.logits)
-        return held_out, rows_of(seen)[0], rows
-
-    def _choose(
-        self,
-        data: FitData,
-        networks: _Networks,
-        noise: LabelNoise | None,
-        path: LogisticPath,
-        linear: PathPoint,
-        inputs: NetworkInputs,
-        folds: list[Fold] | None,
-    ) -> None:
-        """Learn the link, compare with logistic regression, and set what is fitted."""
-        rows = np.flatnonzero(np.isfinite(networks.logits).all(1))
-        of_rows = networks.logits[rows], data.labels[rows], data.weight[rows]
-        fold = None
-        if folds is not None and len(folds) > 1:
-            fold = np.full(len(data.y), -1)
-            for number, (_, held) in enumerate(folds):
-                fold[held] = number
-            fold = np.unique(fold[rows], return_inverse=True)[1]
-        learned = learn_map(*of_rows, noise, fold, networks.model.flat.device)
-        log_p, of_each = (
-            learned.cross_fit(torch.from_numpy(logits)).numpy() for logits in (of_rows[0], networks.each[:, rows])
-        )
-
-        def losses_of(log_p: np.ndarray) -> np.ndarray:
-            observed = log_p if noise is None else noise.log_observed(torch.as_tensor(log_p)).numpy()
-            own: np.ndarray = -observed[..., np.arange(len(rows)), data.labels[rows]]
-            return own
-
-        losses = np.full(len(data.y), np.nan)
-        losses[rows] = losses_of(log_p)
-        expected = losses.copy()
-        expected[rows] -= _gain_of_mean(len(of_each), networks.model.n_runs) * (
-            losses_of(of_each).mean(0) - losses[rows]
-        )
-        share = data.weight[rows] / data.weight[rows].sum()
-        both = path.held_out.first(len(linear.fitted.weight))
-        away = both.difference(expected[both.row], linear.log_losses)
-        self.network_log_loss_ = float(share @ losses[rows])
-        self.linear_log_loss_ = both.mean(linear.log_losses).mean
-        self.history_ = networks.result.history
-        self.n_iter_ = networks.model.n_taken
-        # logistic regression that knows of no wrong labels is no match where there are some
-        informed = noise is None or path.problem.known_noise is not None
-        self.is_linear_ = informed and not away.mean < -_MUST_GAIN * away.error
-        if self.is_linear_:
-            linear = path.search()  # worth a closer look
-            self._set_linear(data, linear.alpha)
-            log_p, labels, weight = (part.cpu().numpy() for part in path.predict(linear.fitted)[0])
-            self.oof_score_ = float(weight @ (log_p.argmax(1) == labels) / weight.sum())
-            self._calibrate_folds(log_p, labels, weight)
-            return
-        self._logits = NetworkScores.from_model(networks.model, inputs)
-        self.link_ = CalibratedLink.from_map(learned.map)
-        self.oof_score_ = float(share @ (log_p.argmax(1) == data.labels[rows]))
-        self._calibrate_folds(log_p, *of_rows[1:])
-        self.oof_proba_ = np.full((len(data.y), data.n_classes), np.nan)
-        self.oof_proba_[rows] = swap_classes(np.exp(log_p))
-        self._oof_of = joblib.hash((data.X, data.y))
-
-    def _fit_without_folds(self, data: FitData, known: LabelNoise | None) -> None:
-        """Logistic regression of a usual strength, where no row can be held out."""
-        if data.groups is not None or is_learned(self.label_noise):
-            which = "groups" if data.groups is not None else spell("label_noise", self.label_noise)
-            raise ValueError(
-                f"{which} needs held-out rows of classes that the other rows have too, and there are none; leave it "
-                "out."
-            )
-        if known is not None:
-            self._noise = FittedNoise.from_noise(known, np.bincount(data.labels) / len(data.labels), known=True)
-        self.is_linear_, self.n_iter_ = True, 0
-        self.network_log_loss_ = self.linear_log_loss_ = self.oof_score_ = float("nan")
-        self._set_linear(data, FALLBACK_ALPHA)
-
-    def _set_linear(self, data: FitData, alpha: float) -> None:
-        known = self._noise is not None and self._noise.rate > 0.0
-        assumed = self.noise_matrix_ if known else None
-        model = MultinomialLogisticClassifier(alpha=alpha, label_noise=assumed, random_state=0)
-        model.fit(data.X, data.y, sample_weight=data.weight)
-        self._logits = LinearScores(torch.as_tensor(model.coef_), torch.as_tensor(model.intercept_))
-        self.link_ = model.link_.double()
 
     # --- predicting ---
 
@@ -574,33 +341,6 @@ class LegendreNetClassifier(SavedModel, LabelQuality):
         estimator.is_linear_ = state["is_linear"]
         return estimator
 
-    def _onnx_model(self, feature_names: np.ndarray | None) -> Any:
-        """The ``onnx.ModelProto``, see ``to_onnx``."""
-        example = torch.zeros(2, self.n_features_in_, dtype=getattr(torch, self._dtype.name))
-        return predictor_model(_ScoresLink(self._logits, self.link_), example, self.classes_, feature_names)
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "link_")
-
-
-def _gain_of_mean(n_means: int, n_networks: int) -> float:
-    """What the mean logits of more networks gain, over what those of a few have gained on a single one.
-
-    The loss of the mean of ``m`` networks is about ``a + c / m``. Held-out rows have those of one and of a few, and
-    predictions are by the mean of all.
-    """
-    if n_means == 1:
-        return 0.0
-    return (1.0 / n_means - 1.0 / n_networks) / (1.0 - 1.0 / n_means)
-
-
-def _search_coarsely(path: LogisticPath) -> PathPoint:
-    """The best strength of logistic regression among powers of ten."""
-    best = path.at(0.0)
-    for exponent in range(-1, -_DECADES - 1, -1):
-        point = path.at(float(exponent))
-        if path.loss(point) < path.loss(best):
-            best = point
-        elif path.loss(point) > (1.0 + _CLEARLY) * path.loss(best):
-            break
-    return best
+    def _to_module(self) -> nn.Module:
+        """See :meth:`LabelQuality._to_module`."""
+        return _ScoresLink(self._logits, self.link_)

@@ -5,6 +5,7 @@ The formulas of the links are those of :mod:`legendretron.links`, in double prec
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterator
 from functools import cached_property, partial
@@ -17,7 +18,6 @@ from legendretron._internal.artifacts import load_state
 from legendretron._internal.chunks import chunks
 from legendretron._internal.fields import array, check_fields
 from legendretron._internal.parameters import check_choice, check_integer
-from legendretron.estimators.floor import add_floor
 from legendretron.estimators.saved_classes import classes_from_state
 from legendretron.preprocessing.column import columns_from_state
 from legendretron.preprocessing.drift import tell_drift
@@ -102,7 +102,9 @@ class NumpyPredictor:
                 continue
             if len(self.classes_) == 2:  # the link's first class is the second one
                 log_p = log_p[:, ::-1]
-            yield rows, add_floor(log_p if log else np.exp(log_p), self._floor, log=log)
+            if self._floor > 0.0:
+                log_p = np.logaddexp(log_p + math.log1p(-self._floor), math.log(self._floor / len(self.classes_)))
+            yield rows, log_p if log else np.exp(log_p)
 
     def _predict_all(self, X: Any, *, log: bool) -> np.ndarray:
         return np.concatenate([part for _, part in self._predict_parts(X, log=log)])

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from legendretron._internal.files import write_atomically
-from legendretron.estimators.classes import swap_classes
+from legendretron.estimators.fit_data import swap_classes
 from legendretron.export import onnx_model
 from legendretron.links import Link
 

@@ -1,11 +1,10 @@
-"""Fits that end before their time: they leave the estimator unchanged, and can go on with the strengths they had chosen."""
+"""Fits that are resumed: what identifies them, and the strengths that they had chosen."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,32 +24,18 @@ _KIND = "choice of strengths"
 _NOT_IDENTIFYING = ("verbose", "checkpoint", "random_state", "cv")
 
 
-@contextmanager
-def restore_on_error(estimator: Any) -> Iterator[None]:
-    """Restore the estimator's attributes if the block raises."""
-    before = dict(estimator.__dict__)
-    try:
-        yield
-    except BaseException:
-        estimator.__dict__.clear()
-        estimator.__dict__.update(before)
-        raise
-
-
 class ChosenStrengths:
-    """Strengths in the file ``<checkpoint>.strengths``, so that a resumed fit does not choose again; None saves nothing.
+    """Strengths in the file ``<checkpoint>.strengths``, so that a resumed fit does not choose again.
 
     The fingerprint identifies the fit.
     """
 
-    def __init__(self, checkpoint: Path | None, fingerprint: str = "") -> None:
-        self.path = None if checkpoint is None else checkpoint.with_name(f"{checkpoint.name}.strengths")
+    def __init__(self, checkpoint: Path, fingerprint: str) -> None:
+        self.path = checkpoint.with_name(f"{checkpoint.name}.strengths")
         self.fingerprint = fingerprint
 
     def load_or(self, choose: Callable[[], Tuning]) -> Tuning:
         """Return what was chosen before, or choose and save it; raise a ``ValueError`` for a file of something else."""
-        if self.path is None:
-            return choose()
         if self.path.exists():
             return load_checkpoint(self.path, _KIND, self.fingerprint, _from_state)
         tuning = choose()
@@ -60,7 +45,6 @@ class ChosenStrengths:
 
     def save(self, tuning: Tuning) -> None:
         """Write what was chosen, atomically."""
-        assert self.path is not None
         first, start = tuning.start, None
         if first is not None:
             start = {"weight": first.weight.cpu(), "bias": first.bias.cpu(), "link": link_to_state(first.link)}
@@ -68,8 +52,7 @@ class ChosenStrengths:
 
     def remove(self) -> None:
         """Remove the file, at the end of a fit."""
-        if self.path is not None:
-            self.path.unlink(missing_ok=True)
+        self.path.unlink(missing_ok=True)
 
 
 def _from_state(state: dict[str, Any]) -> Tuning:

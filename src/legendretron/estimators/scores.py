@@ -78,6 +78,29 @@ def score_form(X: np.ndarray, kind: str) -> ScoreForm:
     return form
 
 
+def find_classes(y: np.ndarray, n_classes: int, known: Any) -> np.ndarray:
+    """Labels of the columns of scores: those given as ``known``, else those in ``y``; a ``ValueError`` if they do not fit."""
+    seen = np.unique(y)
+    if known is not None:
+        classes = np.asarray(known)
+        if classes.ndim != 1 or not np.array_equal(np.unique(classes), classes):
+            raise ValueError(f"classes must be different labels, sorted, got {known!r}.")
+        if len(classes) != n_classes:
+            raise ValueError(f"classes must be the labels of {n_classes} columns of scores, got {len(classes)}.")
+    elif len(seen) == n_classes:
+        classes = seen
+    elif len(seen) < n_classes and y.dtype.kind in "iu" and seen[0] >= 0 and seen[-1] < n_classes:
+        classes = np.arange(n_classes)
+    else:
+        raise ValueError(
+            f"X has scores of {n_classes} classes, but y holds {len(seen)} class{'es' if len(seen) != 1 else ''}: "
+            f"{seen[:10]}. Give the labels of all columns as classes=."
+        )
+    if len(unknown := np.setdiff1d(seen, classes)):
+        raise ValueError(f"y holds labels that are not in classes: {unknown[:10]}; classes are {classes}.")
+    return classes
+
+
 class ScoreReader(nn.Module):
     """Turn scores of a form into logits of shape (n, n_classes), in double precision."""
 

@@ -1,21 +1,42 @@
-"""What the parameters of an estimator ask for, and what is trained once the rest has been chosen."""
+"""What the parameters of a linear estimator ask for: how it is trained, and which penalties are to be chosen."""
 
 from __future__ import annotations
 
+import copy
 import math
 import os
 from numbers import Integral, Real
+from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from sklearn.utils import check_random_state
 
+from legendretron._internal.parameters import ParameterError, spell
 from legendretron._internal.sklearn_compat import Interval, StrOptions
-from legendretron.estimators.label_noise import FittedNoise
-from legendretron.links import LabelNoise, Link, SoftmaxLink, clean_link
+from legendretron._internal.validation import check_device
+from legendretron.estimators.fit_data import FitData
+from legendretron.estimators.label_noise import how_to_find_noise, is_learned
+from legendretron.estimators.resuming import fingerprint
+from legendretron.links import LabelNoise, Link
+from legendretron.training import TrainingSettings
+from legendretron.training.features import Features
+from legendretron.training.layout import threads_for
+from legendretron.tuning.folds import make_folds
+from legendretron.tuning.problem import TuningProblem, link_candidates
+from legendretron.tuning.rules import link_folds_for, steps_for
+from legendretron.tuning.table import Tuning
+from legendretron.tuning.tune import tune
 
 #: Initial rate of Adam, which falls to 0 along half a cosine; chosen together with the number of steps.
 LEARNING_RATE = 0.03
+#: The constant rate of ``partial_fit``.
+_ONLINE_RATE = 0.01
+#: Most iterations of L-BFGS and of the convex solvers with ``max_epochs="auto"``.
+MOST_ITERATIONS = 1000
+#: Epochs between two checkpoints.
+_CHECKPOINT_EPOCHS = 10
 #: Values of the parameters that the linear estimators share, in scikit-learn's format.
 SHARED_CONSTRAINTS: dict[str, list[Any]] = {
     "alpha": [StrOptions({"auto"}), Interval(Real, 0, None, closed="left")],
@@ -110,21 +131,149 @@ class Protocol(NamedTuple):
     symmetric: bool = True
 
 
-class Plan(NamedTuple):
-    """What is trained."""
+def batch_size(estimator: Any, n_rows: int) -> int:
+    """Rows in a step."""
+    return batch_size_for(n_rows) if estimator.batch_size == "auto" else int(estimator.batch_size)
 
-    link: Link  #: its start, with the noise
-    strengths: tuple[float, float]  #: on ``W`` and on the link, infinite for logistic regression
-    noise: LabelNoise | None  #: in the labels, as assumed in training
-    found: FittedNoise | None  #: what is known of it; None if it was given, or is learned
-    precision: torch.dtype
 
-    @property
-    def is_softmax(self) -> bool:
-        """Whether the link, without noise, is softmax."""
-        return isinstance(clean_link(self.link), SoftmaxLink)
+def held_out_share(early_stopping: bool | float) -> float:
+    """Share of the rows that early stopping holds out."""
+    return float(0.1 * early_stopping if isinstance(early_stopping, bool | np.bool_) else early_stopping)
 
-    @property
-    def temperature(self) -> float:
-        """Factor on the trained weights of logistic regression in predictions."""
-        return self.found.rates.temperature if self.is_softmax and self.found is not None else 1.0
+
+def uses_convex_solver(estimator: Any) -> bool:
+    """Whether logistic regression is fitted to the minimum, by a solver of its own."""
+    return estimator.solver == "auto" and not estimator.early_stopping and estimator._protocol().init != "paper"
+
+
+def checkpoint_path(estimator: Any) -> Path | None:
+    """Path of the parameter ``checkpoint``; a ``ValueError`` if the other parameters do not go with it."""
+    if estimator.checkpoint is None:
+        return None
+    path = Path(estimator.checkpoint)
+    if estimator.solver == "lbfgs":
+        raise ParameterError("checkpoint", f"needs {spell('solver', 'adam')}, got {estimator.solver!r}.")
+    if estimator.random_state is None:
+        raise ParameterError(
+            "checkpoint", f"needs {spell('random_state')}, without which a fit cannot be resumed; got None."
+        )
+    if path.is_dir():
+        raise ParameterError("checkpoint", f"must be the path of a file, but {str(path)!r} is a folder.")
+    return path
+
+
+def training_settings(
+    estimator: Any,
+    identity: tuple[Any, ...],
+    generator: torch.Generator,
+    n_rows: int,
+    n_classes: int,
+    strengths: tuple[float, float],
+    *,
+    online: bool = False,
+) -> TrainingSettings:
+    """How a model is trained with these strengths; ``identity`` is what a checkpoint must belong to."""
+    batch, protocol = batch_size(estimator, n_rows), estimator._protocol()
+    path = None if online else checkpoint_path(estimator)
+    alpha, link_alpha = strengths
+    solver = "lbfgs" if estimator.solver == "lbfgs" and not online else "adam"
+    rate = estimator.learning_rate
+    if rate == "auto":
+        rate = _ONLINE_RATE if online else LEARNING_RATE
+    max_epochs, max_steps = 1 if online else estimator.max_epochs, None
+    if max_epochs == "auto":
+        steps = steps_for(n_rows, n_classes)
+        max_epochs = MOST_ITERATIONS if solver == "lbfgs" else math.ceil(steps / math.ceil(n_rows / batch))
+        if solver == "adam" and protocol.schedule == "cosine":
+            max_steps = steps
+    is_logistic = math.isinf(link_alpha)
+    return TrainingSettings(
+        alpha=torch.tensor([float(alpha)], dtype=torch.float64),
+        link_alpha=torch.tensor([0.0 if is_logistic else float(link_alpha)], dtype=torch.float64),
+        learning_rate=torch.tensor([float(rate)], dtype=torch.float64),
+        generators=[generator],
+        solver=solver,
+        schedule="constant" if online else protocol.schedule,
+        decay=protocol.decay,
+        decay_every=protocol.decay_every,
+        max_epochs=int(max_epochs),
+        max_steps=max_steps,
+        batch_size=batch,
+        tol=float(estimator.tol),
+        verbose=int(estimator.verbose),
+        checkpoint=path,
+        checkpoint_every=_CHECKPOINT_EPOCHS,
+        fingerprint="" if path is None else fingerprint(estimator, identity),
+        penalize_intercept=protocol.penalize_intercept,
+        symmetric=is_logistic and protocol.symmetric,
+        centred=estimator._is_centered(),
+    )
+
+
+def make_problem(
+    estimator: Any,
+    features: Features,
+    data: FitData,
+    seed: int,
+    noise: LabelNoise | None,
+    fixed: Link | None = None,
+    find_noise: str | None = None,
+) -> TuningProblem:
+    """The problem for which strengths are chosen: features as in training, folds, and how links are made and trained.
+
+    ``noise`` is known, ``fixed`` is a link that is kept, and ``find_noise`` says whether to look for wrong labels, if not the
+    parameters.
+    """
+    rows, groups, n_classes = data.rows, data.groups, data.n_classes
+    if fixed is not None:  # single precision is enough to compare strengths, and faster
+        features, fixed = features.single(), copy.deepcopy(fixed).float()
+    folds = make_folds(estimator.cv, data.X, data.y, rows, groups, seed, data.copies)
+    if not folds and (estimator.cv is not None or groups is not None):
+        which = "groups" if groups is not None else f"cv={estimator.cv!r}"
+        raise ValueError(
+            f"{which} never holds out a row of a class that the training rows have, so penalties cannot be "
+            f"chosen; leave it out, or give {spell('alpha')} and {spell('link_alpha')}."
+        )
+    if not folds and is_learned(estimator.label_noise):
+        raise ParameterError(
+            "label_noise",
+            "needs held-out rows of classes that the other rows have too, and there are too few; give a rate, "
+            f"or leave it out, got {estimator.label_noise!r}.",
+        )
+    how, protocol = how_to_find_noise(estimator.label_noise, estimator.class_weight), estimator._protocol()
+    batch = min(batch_size(estimator, len(rows)), len(rows))
+    steps = steps_for(len(rows), n_classes)
+    if estimator.max_epochs != "auto" and estimator.solver != "lbfgs":
+        steps = int(estimator.max_epochs) * math.ceil(len(rows) / batch)
+    return TuningProblem(
+        features,
+        torch.as_tensor(data.labels, device=check_device(estimator.device)),
+        n_classes,
+        data.weight,
+        folds,
+        groups is not None or not (estimator.cv is None or isinstance(estimator.cv, Integral)),
+        lambda source, kind: estimator._make_link(n_classes, source, kind, len(rows)),
+        seed=seed,
+        standardized=bool(estimator.standardize),
+        verbose=int(estimator.verbose),
+        penalize_intercept=protocol.penalize_intercept,
+        symmetric_logistic=protocol.symmetric,
+        centred=estimator._is_centered(),
+        link_folds=None if estimator.cv is not None or groups is not None else link_folds_for(len(rows)),
+        known_noise=noise,
+        find_noise="never" if fixed is not None else find_noise or how,
+        fixed_link=fixed,
+        batch_size=batch,
+        steps=steps,
+        learning_rate=LEARNING_RATE if estimator.learning_rate == "auto" else float(estimator.learning_rate),
+    )
+
+
+def choose(problem: TuningProblem, strengths: Strengths) -> Tuning:
+    """Try out what the parameters leave open."""
+    links = link_candidates(strengths.alpha, strengths.link_alpha, strengths.tied) if strengths.has_link else []
+    # a strength that is given asks for a learned link
+    logistic = not strengths.has_link or (strengths.link_alpha is None and not strengths.tied)
+    n_folds, n_rows = max(1, len(problem.folds)), problem.features.n_rows
+    with threads_for(2.0 * n_folds * n_rows * problem.features.n_features * (problem.n_classes - 1)):
+        return tune(problem, links, logistic=logistic, alpha=strengths.alpha)

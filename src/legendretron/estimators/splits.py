@@ -13,8 +13,10 @@ from sklearn.utils import check_array
 
 from legendretron._internal.sklearn_compat import validate_parameters
 from legendretron._internal.validation import check_device
-from legendretron.estimators.base import MOST_ITERATIONS, LinearLinkClassifier
-from legendretron.estimators.classes import apply_class_weight, swap_labels
+from legendretron.estimators.base import LinearLinkClassifier
+from legendretron.estimators.fit_data import apply_class_weight, swap_labels
+from legendretron.estimators.linear_fit import make_start, warn_unless_converged
+from legendretron.estimators.settings import MOST_ITERATIONS, training_settings, uses_convex_solver
 from legendretron.estimators.standardization import Standardizer
 from legendretron.links import SoftmaxLink
 from legendretron.training import LinearModel, Sample, TrainingResult, as_features, train
@@ -125,7 +127,7 @@ def fit_splits(
     generators = [torch.Generator().manual_seed(seed) for seed in seeds]
     starts, links = [], []
     for generator in generators:
-        starts.append(estimator._make_start(units, n_classes, generator, dtype))
+        starts.append(make_start(estimator, units, n_classes, generator, dtype))
         links.append(estimator._make_link(n_classes, generator, dtype, len(train_rows[0])))
     weights, biases = (torch.stack([getattr(s, part) for s in starts]).to(device) for part in ("weight", "bias"))
     model = LinearModel(weights, biases, links)
@@ -135,10 +137,9 @@ def fit_splits(
     on_device = torch.as_tensor(weight, dtype=dtype, device=device)
     sample = Sample(features, rows, _as_labels(observed, n_classes, device), on_device)
     identity = (X, train_rows, observed, weight, model.flat, seeds, alphas)
-    one = estimator.set_params(random_state=0)._training_settings(
-        identity, generators[0], rows.shape[1], n_classes, strengths.pair(), False
-    )
-    if isinstance(links[0], SoftmaxLink) and estimator._by_convex_solver(online=False):
+    estimator.set_params(random_state=0)
+    one = training_settings(estimator, identity, generators[0], rows.shape[1], n_classes, strengths.pair())
+    if isinstance(links[0], SoftmaxLink) and uses_convex_solver(estimator):
         # labels differ between splits, so another solver goes to the same minimum
         iterations = MOST_ITERATIONS if estimator.max_epochs == "auto" else int(estimator.max_epochs)
         one = replace(one, solver="lbfgs", max_epochs=iterations)
@@ -152,7 +153,7 @@ def fit_splits(
         learning_rate=one.learning_rate.expand(runs),
     )
     result = train(model, sample, settings)
-    estimator._warn_unless_converged(result)
+    warn_unless_converged(estimator, result)
     return SplitResults(model, result, features, labels)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse
 
 from legendretron._internal.parameters import spell
-from legendretron.estimators.classes import apply_class_weight, swap_labels
+from legendretron.estimators.fit_data import apply_class_weight, swap_labels
 from legendretron.estimators.standardization import Standardizer
 from legendretron.streaming import Source, Summary, scan
 from legendretron.streaming.scan import merge_summaries

@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from numbers import Integral
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,14 +15,28 @@ from torch import Tensor
 
 from legendretron._internal.parameters import ParameterError, spell
 from legendretron._internal.validation import check_device, check_integer
-from legendretron.estimators.classes import swap_classes, swap_labels
-from legendretron.estimators.fit_data import FitData
-from legendretron.estimators.fixed_link import is_fixed
+from legendretron.estimators.fit_data import FitData, swap_classes, swap_labels
+from legendretron.estimators.linear_fit import (
+    fit_rows,
+    initial_noise,
+    make_plan,
+    make_sample,
+    make_start,
+    set_fitted,
+    set_tuning,
+    warn_unless_converged,
+)
 from legendretron.estimators.resuming import ChosenStrengths, fingerprint
-from legendretron.estimators.settings import draw_seed
+from legendretron.estimators.settings import (
+    checkpoint_path,
+    choose,
+    draw_seed,
+    held_out_share,
+    make_problem,
+    training_settings,
+)
 from legendretron.estimators.standardization import Standardizer
 from legendretron.estimators.stream_data import Shard, join_rows, map_shards, scan_shards
-from legendretron.estimators.validation_split import ValidationSplitError
 from legendretron.links import LabelNoise, Link
 from legendretron.streaming import Source
 from legendretron.streaming.scan import merge_summaries
@@ -115,7 +128,7 @@ def check_streamable(estimator: Any, *, alone: bool = True) -> None:
             "solver",
             "cannot be 'lbfgs', which needs all rows at once; give 'auto' or 'adam'.",
         )
-    if is_fixed(getattr(estimator, "link", None)):
+    if estimator._has_fixed_link:
         raise ValueError("a fixed link needs a solver that uses all rows at once; call fit on a sample of the rows.")
     if estimator.warm_start:
         raise ValueError("warm_start=True does not apply to fit_stream; leave it out, or go on with partial_fit.")
@@ -160,7 +173,7 @@ class StreamFit:
         sample_rows = check_integer("sample_rows", sample_rows, 1)
         if buffer_rows is not None:
             self.buffer_rows = check_integer("buffer_rows", buffer_rows, 0)
-        estimator._checkpoint_path(online=False)  # raises if it is unsuitable, before the table is read
+        path = checkpoint_path(estimator)  # checked before the table is read
         summaries, factors = scan_shards(source, estimator.class_weight, skip_bad_rows, n_shards, layout)
         self.summary = summary = merge_summaries(summaries)
         if summary.lost:
@@ -171,7 +184,7 @@ class StreamFit:
             raise ValueError(f"a fit needs rows of at least 2 classes, but the source has only one: {only!r}.")
         self.seed = draw_seed(estimator.random_state)
         self.dtype = summary.dtype if estimator.dtype is None else np.dtype(estimator.dtype)
-        share = min(estimator._held_out_share(), _MOST_HELD_OUT / summary.n_rows)
+        share = min(held_out_share(estimator.early_stopping), _MOST_HELD_OUT / summary.n_rows)
         seed = self.seed % 2**63
         self.shards = [
             Shard(source, (number, n_shards), summary, part.n_rows, part.n_skipped, factors, seed, share, self.dtype)
@@ -184,8 +197,7 @@ class StreamFit:
         standardized = estimator.standardize
         mean = np.zeros(summary.n_features) if summary.sparse or not standardized else summary.mean
         self.units = Standardizer(mean, summary.scale if standardized else np.ones(summary.n_features))
-        path = None if estimator.checkpoint is None else Path(estimator.checkpoint)
-        self.saved_choice = ChosenStrengths(path, self._identify())
+        self.saved_choice = None if path is None else ChosenStrengths(path, self._identify())
 
     @property
     def fits_in_sample(self) -> bool:
@@ -198,7 +210,7 @@ class StreamFit:
         rows, _ = replace(shard, held_out=0.0).gather(1.0)
         self._set_names()
         data = FitData(rows.x, classes[rows.labels], rows.weights, classes)
-        self.estimator._train(data, self.seed, resume=False)
+        fit_rows(self.estimator, data, self.seed)
         self._set_skipped()
 
     def _set_names(self) -> None:
@@ -230,11 +242,9 @@ class StreamFit:
         self.sizes = [size - n for size, n in zip(self.sizes, n_held, strict=True)]
         if early_stopping:
             if not 0 < sum(n_held) < summary.n_rows:
-                raise ValidationSplitError(
-                    "early_stopping",
-                    f"cannot hold out {estimator._held_out_share():g} of {summary.n_rows} rows; give another share, or leave "
-                    "it out.",
-                )
+                held_out = held_out_share(estimator.early_stopping)
+                reason = f"cannot hold out {held_out:g} of {summary.n_rows} rows; give another share, or leave it out."
+                raise ParameterError("early_stopping", reason)
             self.held = join_rows(list(held.values()))
         if not share:
             return None
@@ -247,13 +257,13 @@ class StreamFit:
         sample = self._gather()
         dtype = torch.float32 if self.dtype == np.float32 else torch.float64
         self.generator = generator = torch.Generator().manual_seed(self.seed)
-        self.start = estimator._make_start(self.units, n_classes, generator, dtype)
+        self.start = make_start(estimator, self.units, n_classes, generator, dtype)
         before = generator.get_state()
         link = estimator._make_link(n_classes, generator, dtype, self.summary.n_rows)
-        noise, found = estimator._initial_noise(n_classes, resume=False, online=False, tuned=self.tuned)
+        noise, found = initial_noise(estimator, n_classes)
         self.tuning = self._choose(sample, dtype, noise) if self.tuned else None
-        strengths = estimator._strengths().pair() if self.tuning is None else tuple(self.tuning.chosen)
-        self.plan = plan = estimator._make_plan(link, strengths, self.tuning, noise, found, dtype, fresh=True)
+        strengths = estimator._strengths().pair() if self.tuning is None else self.tuning.chosen
+        self.plan = plan = make_plan(estimator, link, strengths, self.tuning, noise, found, dtype, fresh=True)
         if plan.is_softmax:
             generator.set_state(before)
         weight, bias = (part.to(device, plan.precision) for part in (self.start.weight, self.start.bias))
@@ -268,10 +278,14 @@ class StreamFit:
     def _choose(self, sample: Rows | None, dtype: torch.dtype, noise: LabelNoise | None) -> Tuning:
         """Strengths, and noise in the labels, chosen on the sample by the first process, for all."""
 
-        def choose() -> Tuning | None:
+        def choose_first() -> Tuning | None:
             return None if sample is None else self._choose_on(sample, dtype, noise)
 
-        return self.saved_choice.load_or(lambda: self.layout.broadcast(self.layout.call(choose)))
+        def choose_for_all() -> Tuning:
+            tuning: Tuning = self.layout.broadcast(self.layout.call(choose_first))
+            return tuning
+
+        return choose_for_all() if self.saved_choice is None else self.saved_choice.load_or(choose_for_all)
 
     def _choose_on(self, sample: Rows, dtype: torch.dtype, noise: LabelNoise | None) -> Tuning:
         estimator, classes = self.estimator, self.summary.classes
@@ -284,22 +298,17 @@ class StreamFit:
             )
         features = as_features(self.units.transform(sample.x), dtype, self.layout.device)
         data = FitData(sample.x, classes[sample.labels], sample.weights, classes).normalize()
-        problem = estimator._make_problem(features, data, self.seed, noise, None)
-        tuning: Tuning = estimator._choose(problem, estimator._strengths())
-        return tuning
+        problem = make_problem(estimator, features, data, self.seed, noise)
+        return choose(problem, estimator._strengths())
 
     def _validation(self) -> Sample | None:
         """The rows that this process holds out, in memory."""
         if self.held is None:
             return None
         device, precision = self.layout.device, self.plan.precision
+        features = as_features(self.units.transform(self.held.x), precision, device)
         labels = swap_labels(self.held.labels, len(self.summary.classes))
-        return Sample(
-            as_features(self.units.transform(self.held.x), precision, device),
-            torch.arange(len(labels), device=device).unsqueeze(0),
-            torch.as_tensor(labels, dtype=torch.int64, device=device).unsqueeze(0),
-            torch.as_tensor(self.held.weights, dtype=precision, device=device).unsqueeze(0),
-        )
+        return make_sample(features, np.arange(len(labels)), labels, self.held.weights, precision, device)
 
     def _batches(self, batch_size: int, endless: bool) -> StreamBatches:
         summary, plan, sizes = self.summary, self.plan, self.sizes
@@ -325,9 +334,7 @@ class StreamFit:
     def train(self, store: CheckpointStore | None = None, checkpoint_steps: int | None = None) -> None:
         """Train, and keep the result in the estimator; parameters are those of :func:`fit_source`."""
         estimator, plan, n_rows = self.estimator, self.plan, sum(self.sizes)
-        settings = estimator._training_settings(
-            (), self.generator, n_rows, len(self.summary.classes), plan.strengths, online=False
-        )
+        settings = training_settings(estimator, (), self.generator, n_rows, len(self.summary.classes), plan.strengths)
         if settings.max_steps is not None:  # as in memory, but with one pass over all rows at least
             settings = replace(settings, max_steps=max(settings.max_steps, math.ceil(n_rows / settings.batch_size)))
         settings = replace(
@@ -347,10 +354,11 @@ class StreamFit:
             layout=self.layout,
             show_rows=True,
         )
-        self.saved_choice.remove()
+        if self.saved_choice is not None:
+            self.saved_choice.remove()
         self._set_names()
-        estimator._set_fitted(self.model, result, plan, self.summary.classes, observed, n_rows, self.start, self.dtype)
-        estimator._set_tuning(self.tuning, plan)
+        set_fitted(estimator, self.model, result, plan, self.summary.classes, observed, n_rows, self.start, self.dtype)
+        set_tuning(estimator, self.tuning, plan)
         self._set_skipped()
         if self.layout.first:
-            estimator._warn_unless_converged(result)
+            warn_unless_converged(estimator, result)

@@ -242,9 +242,6 @@ class TableClassifier(SavedModel, Classifier, BaseEstimator):  # type: ignore[mi
         prepend_columns(model, self.encoder_.columns_, self.estimator_._precision(), entry="X")
         write_model(path, model)
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "estimator_")
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = tags.input_tags.string = tags.input_tags.categorical = True

@@ -12,9 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from legendretron.estimators.fit_data import FitData
+from legendretron.estimators.fit_data import ROUNDING, FitData
 from legendretron.estimators.label_noise import FittedNoise
-from legendretron.estimators.soft_labels import ROUNDING
 from legendretron.links.noise_models import mix_with_uniform, replaced_share, wrong_share
 from legendretron.tuning.problem import LabeledRows
 from legendretron.tuning.rules import FEW
@@ -143,6 +142,7 @@ def find_ambiguity(votes: CombinedVotes, held_out: LabeledRows, found: float) ->
 def fit_votes(
     estimator: Any,
     data: FitData,
+    copies: np.ndarray,
     fit: Callable[[FitData, str | None], None],
     predict: Callable[[], np.ndarray],
     *,
@@ -156,7 +156,9 @@ def fit_votes(
     Parameters
     ----------
     data : FitData
-        Rows; of soft labels, copies for each class that has a share.
+        Rows with soft labels: copies for each class that has a share.
+    copies : ndarray
+        The row that each is a copy of.
     fit : callable
         Fits to data; looks for noise as it is told, or as the parameters say.
     predict : callable
@@ -166,9 +168,8 @@ def fit_votes(
     resume : bool
         Whether the model was fitted before.
     """
-    copies = data.copies
-    votes = combine_votes(copies, data.weight, data.n_classes) if combine and copies is not None else None
-    if votes is None or copies is None:
+    votes = combine_votes(copies, data.weight, data.n_classes) if combine else None
+    if votes is None:
         fit(data, None)
         return
     if resume:

@@ -5,7 +5,7 @@ Training is measured in steps, not in passes over the rows: few rows need as man
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -46,10 +46,25 @@ class LabeledTable(NamedTuple):
         return Sample(self.features, rows, self.labels[rows], self.weight[rows] * inside, lengths=lengths)
 
 
+class FoldNetworks(NamedTuple):
+    """Trained networks, and their logits of rows that they have not seen; NaN for rows that were never held out."""
+
+    model: NetworkModel
+    result: TrainingResult
+    each: np.ndarray  #: in every repeat, (k, N, C)
+
+    @property
+    def logits(self) -> np.ndarray:
+        """Means over the repeats, (N, C)."""
+        mean: np.ndarray = self.each.mean(0)
+        return mean
+
+
 def train_folds(
-    table: LabeledTable, folds: list[Fold], settings: FoldSettings, noise: LabelNoise | None = None
-) -> tuple[NetworkModel, TrainingResult]:
-    """Train a network on each fold, and keep its best step by the log-loss of the rows that are held out."""
+    table: LabeledTable, repeats: list[list[Fold]], settings: FoldSettings, noise: LabelNoise | None = None
+) -> FoldNetworks:
+    """Train a network on each fold of every repeat, and keep its best step by the log-loss of the rows that are held out."""
+    folds = [fold for one in repeats for fold in one]
     generators = [torch.Generator().manual_seed(settings.seed + number) for number in range(len(folds))]
     model = NetworkModel(table.n_classes, settings, table.inputs.units(len(folds)).to(table.weight), generators, noise)
     none = torch.zeros(len(folds), dtype=table.weight.dtype)
@@ -67,10 +82,27 @@ def train_folds(
         verbose=settings.verbose,
         label="networks",
     )
-    samples: list[Any] = [table.sample([fold[part] for fold in folds]) for part in (0, 1)]
-    if ROUNDS * samples[1].rows.numel() * table.n_classes <= _MOST_KEPT:
+    sample, held_out = (table.sample([fold[part] for fold in folds]) for part in (0, 1))
+    if ROUNDS * held_out.rows.numel() * table.n_classes <= _MOST_KEPT:
         model.trail = []
-    return model, train(model, samples[0], how, samples[1])
+    result = train(model, sample, how, held_out)
+    return FoldNetworks(model, result, held_out_logits(model, result, table, repeats))
+
+
+def logits_of(model: NetworkModel, table: LabeledTable, parts: list[np.ndarray]) -> np.ndarray:
+    """Mean logits ``(N, C)`` of rows by the networks whose part they are in; NaN for rows in no part."""
+    total = np.zeros((table.features.n_rows, table.n_classes))
+    times = np.zeros(len(total))
+    sample = table.sample(parts)
+    for chunk in model.row_chunks(sample.rows.shape[1]):
+        logits = model.logits(table.features, sample.rows[:, chunk]).double().cpu().numpy()
+        for run, part in enumerate(parts):
+            here = part[chunk]
+            total[here] += logits[run, : len(here)]  # a row is in a part once
+            times[here] += 1.0
+    with np.errstate(invalid="ignore"):
+        mean: np.ndarray = total / times[:, None]
+    return mean
 
 
 def held_out_logits(
@@ -95,19 +127,3 @@ def held_out_logits(
             logits[number, held] = model.trail[best][run, : len(held)].double().numpy()
         first += len(one)
     return logits
-
-
-def logits_of(model: NetworkModel, table: LabeledTable, parts: list[np.ndarray]) -> np.ndarray:
-    """Mean logits ``(N, C)`` of rows by the networks whose part they are in; NaN for rows in no part."""
-    total = np.zeros((table.features.n_rows, table.n_classes))
-    times = np.zeros(len(total))
-    sample = table.sample(parts)
-    for chunk in model.row_chunks(sample.rows.shape[1]):
-        logits = model.logits(table.features, sample.rows[:, chunk]).double().cpu().numpy()
-        for run, part in enumerate(parts):
-            here = part[chunk]
-            total[here] += logits[run, : len(here)]  # a row is in a part once
-            times[here] += 1.0
-    with np.errstate(invalid="ignore"):
-        mean: np.ndarray = total / times[:, None]
-    return mean

@@ -9,11 +9,15 @@ from contextvars import ContextVar, Token
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
+import numpy as np
+
 #: A warning needs half of the values and twice the share in the training data (or all values), and a likelihood ratio of
 #: 10,000 against equal shares.
 _MOST, _TIMES, _LESS_LIKELY = 0.5, 2.0, 1e-4
 #: Columns that a warning names.
 _NAMED = 5
+#: Standard deviations from the mean beyond which a number is far. At most a 25th of the numbers of any distribution are.
+_FAR = 5.0
 
 
 class DriftWarning(UserWarning):
@@ -110,3 +114,32 @@ def tell_drift(tallies: list[Tally]) -> None:
         warnings.warn(
             f"the table is unlike the training data. {'; '.join(found[:_NAMED])}{more}.", DriftWarning, stacklevel=3
         )
+
+
+def feature_tallies(estimator: Any, X: Any) -> list[Tally]:
+    """Count the numbers of each feature that are far from those that a linear classifier was fitted to.
+
+    It knows their means and standard deviations. Without these, as for sparse features, nothing is counted.
+    """
+    mean, scale = estimator._standardized.mean, estimator._standardized.scale
+    if hasattr(X, "tocsr") or not mean.any():
+        return []
+    numbers = np.asarray(X)
+    far = np.zeros(len(mean), dtype=np.int64)
+    extremes = numbers.min(0, initial=math.inf), numbers.max(0, initial=-math.inf)
+    inside = np.all([np.abs(values - mean) <= _FAR * scale for values in extremes], axis=0)
+    for k in np.flatnonzero(~inside):  # few features have numbers so far away
+        far[k] = np.count_nonzero(np.abs(numbers[:, k] - mean[k]) > _FAR * scale[k])
+    names = getattr(estimator, "feature_names_in_", [f"column {place}" for place in range(len(mean))])
+    return [
+        Tally(
+            str(name),
+            "outside",
+            f"more than {_FAR:g} standard deviations from the mean of the fit, {middle:.4g}",
+            1.0 / _FAR**2,
+            math.inf,
+            int(count),
+            len(numbers),
+        )
+        for name, middle, count in zip(names, mean.tolist(), far.tolist(), strict=True)
+    ]

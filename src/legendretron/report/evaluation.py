@@ -22,9 +22,8 @@ from legendretron.diagnostics.decomposition import LEAST_ROWS, Fold, Recalibrate
 from legendretron.diagnostics.intervals import Estimate
 from legendretron.estimators import MultinomialLogisticClassifier
 from legendretron.estimators.base import LinearLinkClassifier
-from legendretron.estimators.feature_drift import feature_tallies
 from legendretron.plots.models import core
-from legendretron.preprocessing.drift import DriftWatch
+from legendretron.preprocessing.drift import DriftWatch, feature_tallies
 from legendretron.report.markup import page, rows_in_words
 from legendretron.report.measured import SCORES, Measured
 from legendretron.report.rows import (

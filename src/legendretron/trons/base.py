@@ -23,10 +23,10 @@ from legendretron._internal.sklearn_compat import (
     StrOptions,
     check_features,
     check_sample_weight,
+    restore_on_error,
     validates_parameters,
 )
-from legendretron.estimators.classes import apply_class_weight, swap_classes
-from legendretron.estimators.resuming import restore_on_error
+from legendretron.estimators.fit_data import apply_class_weight, swap_classes
 from legendretron.estimators.standardization import Standardizer
 from legendretron.links import Link, SoftmaxLink
 from legendretron.losses import CanonicalLoss
