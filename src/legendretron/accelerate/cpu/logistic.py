@@ -68,7 +68,7 @@ def log_loss_residuals(z, labels, shares, bias, rates, runs, m, with_reference, 
             for j in range(rows):
                 put(weights, j, at(shares, (first + j) * runs + r))
             loss, _, grad_rate = log_loss(
-                turned, 0, n_classes, at(rates, r), labels, first, weights, 0, rows, top, total, best, own, _ROWS
+                turned, 0, n_classes, at(rates, r), labels[first:], weights, 0, rows, top, total, best, own, _ROWS
             )
             totals[r] += loss
             totals[runs + r] += grad_rate
