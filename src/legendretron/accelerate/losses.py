@@ -92,9 +92,11 @@ def row_losses(link: Link, like: Tensor, least: Tensor | None = None) -> RowLoss
     form = link_form(link)
     sizes, is_table = (1, c), False
     if form is not None and form.n_nests:
-        own, sizes = cast(CanonicalLink, link).nests._numbers().to(like), (form.n_nests, c)
+        of_nests, sizes = cast(CanonicalLink, link).nests._numbers().to(like), (form.n_nests, c)
+        offsets = of_nests[-form.n_nests * c :].view(form.n_nests, c)
+        own = torch.cat([of_nests, offsets.amax(1), offsets.amin(1)])
     elif form is not None and not form.n_blocks:  # the softmax, as one nest
-        own = torch.cat([like.new_ones(2), like.new_zeros(1 + c)])
+        own = torch.cat([like.new_ones(2), like.new_zeros(3 + c)])
     elif link._is_tabulated:
         table = link._potential_table(like)
         pieces = table.pieces()

@@ -26,14 +26,12 @@ class RowProbabilities:
         #: Whether all parameters of the link are finite.
         self.finite = all(bool(torch.isfinite(tensor).all()) for tensor in tensors)
 
-    def __call__(self, z: np.ndarray, intercept: np.ndarray, *, log: bool, swap: bool, out: np.ndarray) -> bool:
+    def __call__(self, z: np.ndarray, *, log: bool, out: np.ndarray) -> bool:
         """Write probabilities, or their logarithms; whether all logarithms are finite. If not, ``out`` is of no use.
 
-        Predictors ``z`` (n, C - 1) are without their intercepts, contiguous and in the precision of the link, as ``out``
-        (n, C) is; ``swap`` reverses the order of the classes.
+        Predictors ``z`` (n, C - 1) and ``out`` (n, C) are contiguous and in the precision of the link.
         """
-        rows, added, written = (torch.from_numpy(array) for array in (z, intercept, out))
-        return self._link.write_proba(rows, self._tensors, added, written, log, swap)
+        return self._link.write_proba(torch.from_numpy(z), self._tensors, torch.from_numpy(out), log)
 
 
 #: Not attributes of the links, which are copied and saved.
@@ -50,7 +48,7 @@ def row_probabilities(link: Link, dtype: torch.dtype) -> RowProbabilities | None
     >>> from legendretron.links import SoftmaxLink
     >>> rows = row_probabilities(SoftmaxLink(3), torch.float64)
     >>> out = np.empty((1, 3))
-    >>> rows(np.zeros((1, 2)), np.zeros(2), log=False, swap=False, out=out), out
+    >>> rows(np.zeros((1, 2)), log=False, out=out), out
     (True, array([[0.33333333, 0.33333333, 0.33333333]]))
     """
     form = link_form(link)

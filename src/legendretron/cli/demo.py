@@ -101,8 +101,7 @@ def _compile_networks() -> None:
     _fit_shortly(LegendreNetClassifier(max_steps=50, random_state=0))
     # fitted models are in double precision if the data are
     if (predict := row_probabilities(CompositeLink(3, dtype=torch.float64), torch.float64)) is not None:
-        z, out = np.zeros((1, 2)), np.empty((1, 3))
-        predict(z, z[0], log=False, swap=False, out=out)
+        predict(np.zeros((1, 2)), log=False, out=np.empty((1, 3)))
 
 
 def _describe(choice: dict[str, Any], scores: dict[str, dict[str, float]], losses: dict[str, np.ndarray]) -> str:

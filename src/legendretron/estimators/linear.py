@@ -95,7 +95,7 @@ class LinearPredictor(SavedModel, LabelQuality):
             for rows in chunks(n, n_classes):
                 yield rows, self._plain(X, rows, log)
             return
-        weight, bias = self.coef_.T, np.array(self.intercept_)
+        weight = self.coef_.T
         parts = chunks_in_cache(n, n_classes)
         room = np.empty((parts[0].stop if parts else 0, n_classes - 1), dtype=weight.dtype)
         for rows in parts:
@@ -103,12 +103,12 @@ class LinearPredictor(SavedModel, LabelQuality):
             part = np.empty((len(z), n_classes), dtype=z.dtype)
             with np.errstate(over="ignore", invalid="ignore"):  # checked below
                 if sparse:
-                    z = np.ascontiguousarray(safe_sparse_dot(X[rows], weight, dense_output=True))
+                    z = np.ascontiguousarray(self._predictor(X[rows]))
                 else:
                     np.matmul(X[rows], weight, out=z)
-            if not compiled(z, bias, log=log, swap=n_classes == 2, out=part):
-                part = self._plain(X, rows, log)  # which raises, unless rounding differs
-            yield rows, part
+                    z += self.intercept_
+            # plain operations raise, unless rounding differs
+            yield rows, swap_classes(part) if compiled(z, log=log, out=part) else self._plain(X, rows, log)
 
     def _compile_link(self) -> RowProbabilities | None:
         """Return the link as a compiled function, or None if it has none."""

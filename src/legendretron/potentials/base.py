@@ -75,13 +75,13 @@ class Potential(nn.Module, ABC):
     def _hessian_solve(self, x: Tensor, v: Tensor) -> Tensor: ...
 
     def _inverse_gradient(self, y: Tensor) -> Tensor:
-        return self._polish(self._newton(y, torch.zeros_like(y)), y)
+        return self._polish(self._newton(y), y)
 
-    def _newton(self, y: Tensor, start: Tensor) -> Tensor:
+    def _newton(self, y: Tensor) -> Tensor:
         return damped_newton(
             residual=lambda x: self._gradient(x) - y,
             solve=self._hessian_solve,
-            start=start,
+            start=torch.zeros_like(y),
             scale=torch.linalg.vector_norm(y.detach(), dim=-1),
             objective=lambda x: self._value(x) - (x * y).sum(-1),
         )

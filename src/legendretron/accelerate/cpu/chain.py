@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from legendretron.accelerate.cpu.compiling import array_at, at, cached, compiled, put
 from legendretron.accelerate.cpu.inner_networks import inner_backward, inner_forward
+from legendretron.accelerate.cpu.links import VECTOR
 from legendretron.accelerate.cpu.products import add_dot, add_outers, add_product, product_plus
 from legendretron.accelerate.cpu.ridge_parameters import block_lengths, fold, gather_parameters, new_ridges, pull_back
 from legendretron.accelerate.cpu.softmax import load_rows, store_rows
@@ -38,7 +39,6 @@ __all__ = [
 ]
 
 Array = NDArray[Any]
-_VECTOR = 16  # entries of a vector, at most
 
 
 class Units(NamedTuple):
@@ -65,7 +65,7 @@ def new_units(sizes, n_blocks, width, like):
     return Units(
         np.empty(size, kind), np.empty(size, kind), np.empty(size, kind), np.empty(size, kind), np.empty(size, kind),
         np.empty(one, kind), np.empty(more, kind), np.empty(more, kind), np.empty(more, kind),
-        np.empty(_VECTOR * (rank + n_raw) if n_blocks > 0 else 0, kind),
+        np.empty(VECTOR * (rank + n_raw) if n_blocks > 0 else 0, kind),
     )  # fmt: skip
 
 
@@ -124,24 +124,22 @@ def block_backward(b, start, sizes, ridges, units, points, p_x, p_dy, grad, want
 
 
 @cached
-def chain_probabilities(like, where, first, last, width, sizes, z, intercept, log, swap, out):
+def chain_probabilities(like, where, first, last, width, sizes, z, log, out):
     """Write log-probabilities, or probabilities, ``(n, C)`` of rows of predictors ``(n, K)``.
 
-    Intercepts ``(K,)`` are added to predictors unless their address is 0; ``swap`` reverses the order of the classes.
-    Returns the first row whose log-probabilities may not all be finite, or -1.
+    Returns whether all log-probabilities are finite.
     """
     n_out, n_classes, kind = sizes.n_out, sizes.n_out + 1, like.dtype.type
     largest = np.finfo(like.dtype).max
     ridges, units = new_ridges(sizes, like), new_units(sizes, 0, width, like)
     fold(gather_parameters(where, sizes, like), 0, sizes, ridges)
-    z, intercept = array_at(z, last * n_out, like), array_at(intercept, n_out, like)
-    out = array_at(out, last * n_classes, like)
+    z, out = array_at(z, last * n_out, like), array_at(out, last * n_classes, like)
     points, unused = np.empty(n_classes * width, like.dtype), np.empty(width, like.dtype)
     top, least, total = np.empty(width, like.dtype), np.empty(width, like.dtype), np.empty(width, like.dtype)
-    bad = -1
+    all_finite = True
     for begin in range(first, last, width):
         rows = min(width, last - begin)
-        load_rows(z, intercept, begin, rows, n_out, points, 0, width)
+        load_rows(z, begin, rows, n_out, points, 0, width)
         for b in range(sizes.n_blocks):
             block_units(b, sizes, ridges, units, 0, points, 0, width)
             block_output(b, sizes, ridges, units, 0, points, 0, 0, width)
@@ -158,8 +156,7 @@ def chain_probabilities(like, where, first, last, width, sizes, z, intercept, lo
                 exp_differences(points, k * width, top, points, k * width, total, width)
         for j in range(rows):
             finite = at(total, j) <= largest and at(least, j) - at(top, j) >= -largest  # false for NaN
-            if bad < 0 and not finite:
-                bad = begin + j
+            all_finite = all_finite and finite
         for j in range(width):
             put(total, j, kind(math.log(at(total, j)) if log else 1.0 / at(total, j)))
         for k in range(n_classes):
@@ -167,8 +164,8 @@ def chain_probabilities(like, where, first, last, width, sizes, z, intercept, lo
                 lower(points, k * width, top, total, width)
             else:
                 multiply(total, 0, points, k * width, points, k * width, width)
-        store_rows(points, 0, begin, rows, n_classes, swap, out, width)
-    return bad
+        store_rows(points, 0, begin, rows, n_classes, out, width)
+    return all_finite
 
 
 @cached
@@ -186,21 +183,20 @@ def chain_backward(like, where, first, last, width, sizes, z, log_p, g, dz, grad
     wanted = gradient != 0
     grad = array_at(gradient, theta.shape[0], like) if wanted else np.empty(theta.shape[0], like.dtype)
     fill(grad, 0, theta.shape[0], kind(0))
-    none = np.empty(0, like.dtype)
     p_dy = n_blocks * n_out * width
     points, p = np.empty(p_dy + n_classes * width, like.dtype), np.empty(n_classes * width, like.dtype)
     zeros = np.zeros(width, like.dtype)
     total, unused = np.empty(width, like.dtype), np.empty(width, like.dtype)
     for begin in range(first, last, width):
         rows = min(width, last - begin)
-        load_rows(z, none, begin, rows, n_out, points, 0, width)
+        load_rows(z, begin, rows, n_out, points, 0, width)
         for b in range(n_blocks):
             block_units(b, sizes, ridges, units, b, points, b * n_out * width, width)
             if b < n_blocks - 1:
                 block_output(b, sizes, ridges, units, b, points, b * n_out * width, (b + 1) * n_out * width, width)
         # dy = g - (sum of g) p
-        load_rows(g, none, begin, rows, n_classes, points, p_dy, width)
-        load_rows(log_p, none, begin, rows, n_classes, p, 0, width)
+        load_rows(g, begin, rows, n_classes, points, p_dy, width)
+        load_rows(log_p, begin, rows, n_classes, p, 0, width)
         fill(total, 0, width, kind(0))
         for k in range(n_classes):
             exp_differences(p, k * width, zeros, p, k * width, unused, width)
@@ -213,6 +209,6 @@ def chain_backward(like, where, first, last, width, sizes, z, log_p, g, dz, grad
         for b in range(n_blocks - 1, -1, -1):
             block_backward(b, 0, sizes, ridges, units, points, b * n_out * width, p_dy, grad, wanted, width)
         if dz.shape[0] > 0:
-            store_rows(points, p_dy, begin, rows, n_out, False, dz, width)
+            store_rows(points, p_dy, begin, rows, n_out, dz, width)
     if wanted:
         pull_back(theta, 0, sizes, ridges, grad)

@@ -15,11 +15,11 @@ from legendretron.accelerate.forms import LinkForm
 if TYPE_CHECKING:
     from legendretron.accelerate.cpu.ridge_parameters import Sizes
 
-__all__ = ["LIKE", "LinkOnCPU", "chain_sizes", "in_threads", "row_parts"]
+__all__ = ["LIKE", "VECTOR", "LinkOnCPU", "chain_sizes", "in_threads", "row_parts", "rows_at_once"]
 
 T = TypeVar("T")
 
-_LANES = 16  # rows are filled up to a multiple of this, the entries of a vector
+VECTOR = 16  #: entries of a vector, at most: rows are filled up to a multiple of this
 #: Rows that go through the link together: enough to fill vectors, and fewer where a row has many numbers, for the cache.
 _WIDTH, _NARROW, _MANY_NUMBERS = 64, 32, 2048
 _PART = 1_000_000  # multiplications that are worth a thread
@@ -27,8 +27,13 @@ _PART = 1_000_000  # multiplications that are worth a thread
 LIKE = {torch.float32: np.empty(0, np.float32), torch.float64: np.empty(0, np.float64)}
 
 
-def _round_up(n: int, multiple: int = _LANES) -> int:
+def _round_up(n: int, multiple: int = VECTOR) -> int:
     return -(-n // multiple) * multiple
+
+
+def rows_at_once(n: int, most: int) -> int:
+    """Rows that go through together: about as many in each part, filled up to whole vectors."""
+    return max(VECTOR, _round_up(-(-n // max(1, -(-n // most)))))
 
 
 def row_parts(n: int, work_of_row: int, width: int = 1) -> list[tuple[int, int]]:
@@ -87,42 +92,32 @@ class LinkOnCPU:
             numbers = (form.n_blocks + 1) * c
         self._most_rows = _WIDTH if numbers <= _MANY_NUMBERS else _NARROW
 
-    def _width(self, n: int) -> int:
-        """Rows that go through together, as many in each part."""
-        return max(_LANES, _round_up(-(-n // max(1, -(-n // self._most_rows)))))
-
     def saved_size(self, n: int) -> int:
         """Numbers that the forward pass keeps for the backward pass: none."""
         return 0
 
-    def write_proba(
-        self, z: Tensor, tensors: Sequence[Tensor], intercept: Tensor | None, out: Tensor, log: bool, swap: bool
-    ) -> bool:
-        """Write probabilities ``(n, C)`` of rows, or their logarithms; whether all logarithms are finite.
-
-        Intercepts are added to rows, if given; ``swap`` reverses the order of the classes.
-        """
-        n, width = len(z), self._width(len(z))
+    def write_proba(self, z: Tensor, tensors: Sequence[Tensor], out: Tensor, log: bool) -> bool:
+        """Write probabilities ``(n, C)`` of rows, or their logarithms; whether all logarithms are finite."""
+        n, width = len(z), rows_at_once(len(z), self._most_rows)
         like, where, sizes = LIKE[z.dtype], _addresses(tensors), self._sizes
-        p_z, p_intercept, p_out = z.data_ptr(), 0 if intercept is None else intercept.data_ptr(), out.data_ptr()
+        p_z, p_out = z.data_ptr(), out.data_ptr()
 
         def rows(first: int, last: int) -> bool:
-            given = like, where, first, last, width, sizes, p_z, p_intercept, log, swap, p_out
-            return int(self._probabilities(*given)) < 0
+            return bool(self._probabilities(like, where, first, last, width, sizes, p_z, log, p_out))
 
         return all(in_threads(rows, row_parts(n, self._work, width)))
 
     def forward(self, z: Tensor, tensors: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
         """Log-probabilities ``(n, C)`` of rows, and what to keep for the backward pass beside them."""
         log_p = torch.empty((len(z), self._n_classes), dtype=z.dtype)
-        self.write_proba(z, tensors, None, log_p, True, False)
+        self.write_proba(z, tensors, log_p, True)
         return log_p, torch.empty(0, dtype=z.dtype)
 
     def backward(
         self, g: Tensor, z: Tensor, log_p: Tensor, saved: Tensor, tensors: Sequence[Tensor], wanted: tuple[bool, bool]
     ) -> tuple[Tensor, Tensor]:
         """Gradients of the rows, and of all parameters one after the other; empty where not wanted."""
-        n, dtype, width = len(z), z.dtype, self._width(len(z))
+        n, dtype, width = len(z), z.dtype, rows_at_once(len(z), self._most_rows)
         parts = row_parts(n, 2 * self._work, width)
         dz = torch.empty(z.shape if wanted[0] else 0, dtype=dtype)
         size = sum(map(torch.numel, tensors)) if wanted[1] else 0

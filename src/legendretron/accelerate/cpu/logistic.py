@@ -71,11 +71,11 @@ def log_loss_residuals(z, labels, shares, bias, rates, matrix, runs, m, with_ref
                 put(weights, j, at(shares, (first + j) * runs + r))
             if matrix.shape[0]:
                 loss, _, grad_rate = log_loss_with_matrix(
-                    turned, 0, m, matrix, labels, first, weights, 0, rows, exponentials, top, total, best, _ROWS
+                    turned, 0, m, matrix, labels[first:], weights, 0, rows, exponentials, top, total, best, _ROWS
                 )
             else:
                 loss, _, grad_rate = log_loss(
-                    turned, 0, n_classes, at(rates, r), labels, first, weights, 0, rows, top, total, best, own, _ROWS
+                    turned, 0, n_classes, at(rates, r), labels[first:], weights, 0, rows, top, total, best, own, _ROWS
                 )
             totals[r] += loss
             totals[runs + r] += grad_rate

@@ -19,9 +19,8 @@ import math
 import numpy as np
 
 from legendretron.accelerate.cpu.compiling import array_at, at, cached, compiled, put
-from legendretron.accelerate.cpu.nests import evaluate_nests, mix, new_rows
+from legendretron.accelerate.cpu.nests import Nests, evaluate_nests, mix, new_rows
 from legendretron.accelerate.cpu.softmax import load_rows
-from legendretron.accelerate.cpu.vectors import scale
 
 __all__ = ["nested_losses", "table_losses"]
 
@@ -48,31 +47,27 @@ def _total_weight(labels, weights, n_classes, ignore):
 
 
 @compiled
-def _nest_numbers(numbers, p, n_nests, n_classes):
-    """The numbers of a link from ``p`` on as :func:`legendretron.accelerate.cpu.nests.prepare_nests` has them."""
-    nests, p_offset = np.empty(n_nests * (n_classes + 4) + 1, numbers.dtype), p + 1 + 2 * n_nests
-    nests[4 * n_nests] = numbers[p]
-    scale(numbers, p_offset, numbers.dtype.type(1), nests, 4 * n_nests + 1, n_nests * n_classes)
-    for m in range(n_nests):
-        smallest = largest = numbers[p_offset + m * n_classes]
-        for k in range(1, n_classes):
-            offset = at(numbers, p_offset + m * n_classes + k)
-            smallest, largest = min(smallest, offset), max(largest, offset)
-        nests[m], nests[n_nests + m], nests[2 * n_nests + m] = numbers[p + 1 + m], largest, smallest
-        nests[3 * n_nests + m] = numbers[p + 1 + n_nests + m]
-    return nests
+def _nests_of(link, n_nests, n_classes):
+    """The nests with these numbers."""
+    p_offset = 1 + 2 * n_nests
+    p_largest = p_offset + n_nests * n_classes
+    return Nests(
+        link[1 : 1 + n_nests], link[0], link[1 + n_nests : p_offset], link[p_offset:p_largest],
+        link[p_largest : p_largest + n_nests], link[p_largest + n_nests :],
+    )  # fmt: skip
 
 
 @cached
 def nested_losses(like, n, first, last, n_nests, n_classes, out, x, labels, weights, gradient, numbers, ignore, how):
-    """Of nested log-sum-exps: the numbers of the link are beta, the ``M`` nests' mu, gate biases, and offsets (M, C).
+    """Of nested log-sum-exps, see :class:`legendretron.potentials.NestedLogSumExp`.
 
-    See :class:`legendretron.potentials.NestedLogSumExp` for the formulas.
+    The numbers of the link are beta, the ``M`` nests' mu, gate biases and offsets (M, C), and the largest and the smallest
+    offset of each nest.
     """
     size = n * n_classes
     x, labels, weights = array_at(x, size, like), array_at(labels, n, _LABELS), array_at(weights, n_classes, like)
     out, gradient = array_at(out, n if how == 0 else 1, like), array_at(gradient, size, like)
-    numbers = array_at(numbers, 2 + n_nests * (2 + n_classes) + 2 * n_classes, like)
+    numbers = array_at(numbers, 2 + n_nests * (4 + n_classes) + 2 * n_classes, like)
     p_fixed, p_least, p_link = 1, 1 + n_classes, 1 + 2 * n_classes
     bad, total_weight = _total_weight(labels, weights, n_classes, ignore)
     if bad >= 0:
@@ -80,20 +75,20 @@ def nested_losses(like, n, first, last, n_nests, n_classes, out, x, labels, weig
     kind = x.dtype.type
     zero = kind(0)
     factor = kind(1.0 / total_weight) if how == 1 else kind(1)
-    nests, keep, beta = _nest_numbers(numbers, p_link, n_nests, n_classes), numbers[0], numbers[p_link]
+    nests, keep = _nests_of(numbers[p_link:], n_nests, n_classes), numbers[0]
     width = _WIDTH if n_nests * n_classes <= _MOST_UNITS else _NARROW
-    state, none = new_rows(n_nests, n_classes, width, x), np.empty(0, x.dtype)
+    state = new_rows(n_nests, n_classes, width, x)
     logits, p = np.empty(n_classes * width, x.dtype), np.empty(n_classes * width, x.dtype)
     summed = 0.0
     for begin in range(first, last, width):
         rows = min(width, last - begin)
-        load_rows(x, none, begin, rows, n_classes, logits, 0, width)
+        load_rows(x, begin, rows, n_classes, logits, 0, width)
         evaluate_nests(nests, n_nests, n_classes, logits, 0, width, -math.inf, state, width)
         for j in range(rows):
             label = at(labels, begin + j)
             loss = zero
             if label != ignore:
-                loss = keep * (at(state.most, j) + math.log(at(state.total, j))) / beta
+                loss = keep * (at(state.most, j) + math.log(at(state.total, j))) / nests.beta
                 loss -= at(logits, label * width + j) - at(state.top, j)
                 if keep != 1:
                     for k in range(n_classes):

@@ -34,6 +34,7 @@ from legendretron.accelerate.cpu.vectors import exp_differences, extremes, fill,
 
 __all__ = [
     "NestRows",
+    "Nests",
     "evaluate_nests",
     "mix",
     "nested_loss",
@@ -152,26 +153,36 @@ def new_rows(n_nests, n_classes, part, like):
     )  # fmt: skip
 
 
+class Nests(NamedTuple):
+    """Parameters of all nests as the formulas use them."""
+
+    mu: Array
+    beta: float
+    bias: Array  #: of the gates
+    offsets: Array  #: (M, C)
+    largest: Array  #: the largest offset of each nest
+    smallest: Array
+
+
 @compiled
 def prepare_nests(theta, start, n_out, n_nests, like):
-    """``mu``, the largest and the smallest offset of each nest, its gate bias, ``beta``, and all offsets (M, C)."""
-    kind = theta.dtype.type
-    numbers = np.empty(n_nests * (n_out + 5) + 1, like.dtype)
-    p_c, p_offset = start + n_nests + 1, 4 * n_nests + 1
+    """From the parameters in ``theta``, from ``start`` on."""
+    kind, size, n_classes = theta.dtype.type, like.dtype, n_out + 1
+    mu, bias, offsets = np.empty(n_nests, size), np.empty(n_nests, size), np.empty(n_nests * n_classes, size)
+    largest, smallest = np.empty(n_nests, size), np.empty(n_nests, size)
+    p_c = start + n_nests + 1
     p_reference = p_c + n_nests * n_out
-    numbers[4 * n_nests] = kind(math.exp(theta[start + n_nests]))
     for m in range(n_nests):
-        numbers[m] = kind(math.exp(theta[start + m]))
-        numbers[3 * n_nests + m] = theta[p_reference + n_nests + m]
-        p = p_offset + m * (n_out + 1)
-        smallest = largest = theta[p_reference + m]
-        numbers[p + n_out] = largest
+        mu[m] = math.exp(theta[start + m])
+        bias[m] = theta[p_reference + n_nests + m]
+        low = high = theta[p_reference + m]
+        offsets[m * n_classes + n_out] = low
         for k in range(n_out):
             own = at(theta, p_c + m * n_out + k)
-            put(numbers, p + k, own)
-            smallest, largest = min(smallest, own), max(largest, own)
-        numbers[n_nests + m], numbers[2 * n_nests + m] = largest, smallest
-    return numbers
+            put(offsets, m * n_classes + k, own)
+            low, high = min(low, own), max(high, own)
+        largest[m], smallest[m] = high, low
+    return Nests(mu, kind(math.exp(theta[start + n_nests])), bias, offsets, largest, smallest)
 
 
 @compiled
@@ -181,13 +192,13 @@ def least_exact(like):
 
 
 @compiled
-def evaluate_nests(numbers, n_nests, n_classes, y, begin, stride, mask, rows, part):
+def evaluate_nests(nests, n_nests, n_classes, y, begin, stride, mask, rows, part):
     """From logits, of which a class has ``stride`` entries and the first row is at ``begin``, to all of ``rows``.
 
     Logits lower than the largest by more than ``-mask`` count as ``mask`` below it, where nothing is left of them.
     """
     kind = y.dtype.type
-    zero, one, beta = kind(0), kind(1), numbers[4 * n_nests]
+    zero, one = kind(0), kind(1)
     top, most, total, e = rows.top, rows.most, rows.total, rows.e
     # lowered by more than this, the largest exponent could underflow
     widest = 20.0 if y.itemsize == 4 else 300.0
@@ -202,19 +213,19 @@ def evaluate_nests(numbers, n_nests, n_classes, y, begin, stride, mask, rows, pa
                 put(y, k * stride + begin + j, kind(mask) if below < mask else below)
         fill(top, 0, part, zero)
     for m in range(n_nests):
-        c, p = 4 * n_nests + 1 + m * n_classes, m * part
-        if numbers[n_nests + m] - numbers[2 * n_nests + m] <= widest:
-            fill(most, 0, part, numbers[n_nests + m])
+        c, p, mu = m * n_classes, m * part, nests.mu[m]
+        if nests.largest[m] - nests.smallest[m] <= widest:
+            fill(most, 0, part, nests.largest[m])
         else:
-            _highest_of_scaled(y, begin, stride, top, numbers, c, n_classes, numbers[m], most, part)
+            _highest_of_scaled(y, begin, stride, top, nests.offsets, c, n_classes, mu, most, part)
         _nest_exponentials(
-            y, begin, stride, top, numbers, c, n_classes, numbers[m], most, e, p * n_classes, rows.inverse, rows.weighted, p,
+            y, begin, stride, top, nests.offsets, c, n_classes, mu, most, e, p * n_classes, rows.inverse, rows.weighted, p,
             part,
         )  # fmt: skip
         log_plus(rows.inverse, p, most, 0, rows.log_sum, p, part)
-        factor, bias = kind(beta / numbers[m]), numbers[3 * n_nests + m]
+        factor = kind(nests.beta / mu)
         for j in range(part):
-            put(rows.pi, p + j, factor * at(rows.log_sum, p + j) + bias)
+            put(rows.pi, p + j, factor * at(rows.log_sum, p + j) + nests.bias[m])
     for j in range(part):
         put(most, j, at(rows.pi, j))
     for m in range(1, n_nests):
@@ -237,18 +248,18 @@ def mix(rows, n_nests, n_classes, p, width):
 
 
 @exact
-def log_of_small(numbers, n_nests, n_classes, k, under, j, rows, part):
+def log_of_small(nests, n_nests, n_classes, k, under, j, rows, part):
     """``log p_k`` of row ``j`` where exponentials have vanished; ``rows.slope`` becomes ``log(pi_m s_mk)``.
 
     ``under`` is ``x_k - max x``.
     """
-    kind, beta = rows.slope.dtype.type, numbers[4 * n_nests]
+    kind = rows.slope.dtype.type
     top = -math.inf
     for m in range(n_nests):
         place = m * part + j
-        log_s = numbers[m] * under + numbers[4 * n_nests + 1 + m * n_classes + k] - at(rows.log_sum, place)
+        log_s = nests.mu[m] * under + nests.offsets[m * n_classes + k] - at(rows.log_sum, place)
         # from logarithms, since a gate may have underflowed, too
-        gate = kind(beta / numbers[m]) * at(rows.log_sum, place) + numbers[3 * n_nests + m]
+        gate = kind(nests.beta / nests.mu[m]) * at(rows.log_sum, place) + nests.bias[m]
         log_joint = (gate - at(rows.most, j)) - math.log(at(rows.total, j)) + log_s
         put(rows.slope, place, kind(log_joint))
         top = max(top, log_joint)
@@ -261,19 +272,19 @@ def log_of_small(numbers, n_nests, n_classes, k, under, j, rows, part):
 
 
 @compiled
-def pull_back_nests(numbers, start, n_out, n_nests, y, begin, stride, grad, rows, part):
+def pull_back_nests(nests, start, n_out, n_nests, y, begin, stride, grad, rows, part):
     """Add gradients of all parameters but for the shares ``r_mk``, and write those of logits in their place.
 
     ``rows.shared`` and ``rows.cotangent`` are given; the first is changed.
     """
     kind = y.dtype.type
-    zero, beta, n_classes = kind(0), numbers[4 * n_nests], n_out + 1
+    zero, n_classes = kind(0), n_out + 1
     p_c = start + n_nests + 1
     p_bias = p_c + n_nests * n_classes
     grad_beta = zero
     for m in range(n_nests):
-        mu = numbers[m]
-        ratio = kind(beta / mu)
+        mu = nests.mu[m]
+        ratio = kind(nests.beta / mu)
         grad_mu = grad_gate = grad_log = zero
         for j in range(part):
             place = m * part + j
@@ -296,7 +307,7 @@ def pull_back_nests(numbers, start, n_out, n_nests, y, begin, stride, grad, rows
 
 
 @compiled
-def nested_loss(numbers, start, n_out, n_nests, y, rate, labels, weights, first, n, rows, grad, width, part):
+def nested_loss(nests, start, n_out, n_nests, y, rate, labels, weights, first, n, rows, grad, width, part):
     """Weighted sums of log-losses and of hits, and the gradient in the logit of the rate of noise.
 
     The gradient in ``y`` takes its place, and those in the nests' parameters are added to ``grad``.
@@ -312,7 +323,7 @@ def nested_loss(numbers, start, n_out, n_nests, y, rate, labels, weights, first,
             for k in range(n_out):
                 fill(y, k * width + begin, width - begin, zero)
             break
-        evaluate_nests(numbers, n_nests, n_classes, y, begin, width, -math.inf, rows, part)
+        evaluate_nests(nests, n_nests, n_classes, y, begin, width, -math.inf, rows, part)
         fill(rows.cotangent, 0, part, zero)  # padding does not count
         fill(shared, 0, n_nests * part, zero)
         fill(through, 0, part, zero)
@@ -326,7 +337,7 @@ def nested_loss(numbers, start, n_out, n_nests, y, rate, labels, weights, first,
                 p += joint
             nll = -math.log(p)
             if not p > least_exact(y) and p == p:  # underflow: computed again from logarithms
-                nll = -log_of_small(numbers, n_nests, n_classes, label, under, j, rows, part)
+                nll = -log_of_small(nests, n_nests, n_classes, label, under, j, rows, part)
                 p = 0.0
                 for m in range(n_nests):
                     joint = kind(math.exp(at(rows.slope, m * part + j) + nll))
@@ -345,9 +356,9 @@ def nested_loss(numbers, start, n_out, n_nests, y, rate, labels, weights, first,
                 # the reference class has its offsets after all others
                 place = p_c + m * n_out + label if label < n_out else p_c + n_nests * n_out + m
                 put(grad, place, at(grad, place) + share)
-                put(grad, start + m, at(grad, start + m) + numbers[m] * share * under)
-                put(through, j, at(through, j) + numbers[m] * share)
-        pull_back_nests(numbers, start, n_out, n_nests, y, begin, width, grad, rows, part)
+                put(grad, start + m, at(grad, start + m) + nests.mu[m] * share * under)
+                put(through, j, at(through, j) + nests.mu[m] * share)
+        pull_back_nests(nests, start, n_out, n_nests, y, begin, width, grad, rows, part)
         for j in range(min(part, n - begin)):
             label = at(labels, first + begin + j)
             place = label * width + begin + j
@@ -370,43 +381,35 @@ def _gather_parameters(where, n_nests, n_out, like):
 
 
 @cached
-def nests_probabilities(like, where, first, last, width, sizes, x, intercept, log, swap, out):
-    """Write log-probabilities, or probabilities, ``(n, C)`` of rows.
-
-    Intercepts are added to rows unless their address is 0; ``swap`` reverses the order of the classes. Returns the first row
-    whose log-probabilities may not all be finite, or -1.
-    """
+def nests_probabilities(like, where, first, last, width, sizes, x, log, out):
+    """Write log-probabilities, or probabilities, ``(n, C)`` of rows; returns whether all log-probabilities are finite."""
     n_nests, n_classes, all_classes = sizes
     n_out, given, kind = n_classes - 1, n_classes if all_classes else n_classes - 1, like.dtype.type
     largest, least_p, mask = np.finfo(like.dtype).max, least_exact(like), _mask(all_classes, like)
-    numbers = prepare_nests(_gather_parameters(where, n_nests, n_out, like), 0, n_out, n_nests, like)
-    x, intercept = array_at(x, last * given, like), array_at(intercept, given, like)
-    out = array_at(out, last * n_classes, like)
+    nests = prepare_nests(_gather_parameters(where, n_nests, n_out, like), 0, n_out, n_nests, like)
+    x, out = array_at(x, last * given, like), array_at(out, last * n_classes, like)
     rows = new_rows(n_nests, n_classes, width, like)
     y, p = np.empty(n_classes * width, like.dtype), np.empty(n_classes * width, like.dtype)
     logs = np.empty(n_classes * width if log else 0, like.dtype)
     zeros = np.zeros(n_classes * width if log else 0, like.dtype)
     least, spare = np.empty(width, like.dtype), np.empty(width, like.dtype)
-    steepest = kind(0)
-    for m in range(n_nests):
-        steepest = max(steepest, numbers[m])
-    bad = -1
+    steepest = nests.mu.max()
+    all_finite = True
     for begin in range(first, last, width):
         count = min(width, last - begin)
-        load_rows(x, intercept, begin, count, given, y, 0, width)
+        load_rows(x, begin, count, given, y, 0, width)
         if not all_classes:
             fill(y, n_out * width, width, kind(0))
-        evaluate_nests(numbers, n_nests, n_classes, y, 0, width, mask, rows, width)
+        evaluate_nests(nests, n_nests, n_classes, y, 0, width, mask, rows, width)
         mix(rows, n_nests, n_classes, p, width)
         fill(least, 0, width, kind(math.inf))
         for k in range(n_classes):
             extremes(y, k * width, spare, least, width)
         for j in range(count):
             finite = at(rows.total, j) <= largest and steepest * (at(least, j) - at(rows.top, j)) >= -largest
-            if bad < 0 and not finite:  # also for NaN
-                bad = begin + j
+            all_finite = all_finite and finite  # false for NaN
         if not log:
-            store_rows(p, 0, begin, count, n_classes, swap, out, width)
+            store_rows(p, 0, begin, count, n_classes, out, width)
             continue
         log_plus(p, 0, zeros, 0, logs, 0, n_classes * width)
         for k in range(n_classes):
@@ -414,12 +417,12 @@ def nests_probabilities(like, where, first, last, width, sizes, x, intercept, lo
                 place = k * width + j
                 if at(p, place) < least_p:
                     under = at(y, place) - at(rows.top, j)
-                    value = log_of_small(numbers, n_nests, n_classes, k, under, j, rows, width)
+                    value = log_of_small(nests, n_nests, n_classes, k, under, j, rows, width)
                     put(logs, place, kind(-math.inf if under < 0.99 * mask else value))
                 elif at(p, place) >= kind(1):
                     put(logs, place, kind(0))
-        store_rows(logs, 0, begin, count, n_classes, swap, out, width)
-    return bad
+        store_rows(logs, 0, begin, count, n_classes, out, width)
+    return all_finite
 
 
 @cached
@@ -432,22 +435,22 @@ def nests_backward(like, where, first, last, width, sizes, x, log_p, g, dx, grad
     n_out, given, kind = n_classes - 1, n_classes if all_classes else n_classes - 1, like.dtype.type
     least_p, mask, p_c = least_exact(like), _mask(all_classes, like), n_nests + 1
     theta = _gather_parameters(where, n_nests, n_out, like)
-    numbers = prepare_nests(theta, 0, n_out, n_nests, like)
+    nests = prepare_nests(theta, 0, n_out, n_nests, like)
     x, dx, g = array_at(x, last * given, like), array_at(dx, last * given, like), array_at(g, last * n_classes, like)
     grad = array_at(gradient, theta.shape[0], like) if gradient != 0 else np.empty(theta.shape[0], like.dtype)
     fill(grad, 0, theta.shape[0], kind(0))
-    rows, none = new_rows(n_nests, n_classes, width, like), np.empty(0, like.dtype)
+    rows = new_rows(n_nests, n_classes, width, like)
     y, p = np.empty(n_classes * width, like.dtype), np.empty(n_classes * width, like.dtype)
     ratio, grad_y = np.empty(n_classes * width, like.dtype), np.empty(n_classes * width, like.dtype)
     weighted = np.empty(width, like.dtype)
     for begin in range(first, last, width):
         count = min(width, last - begin)
-        load_rows(x, none, begin, count, given, y, 0, width)
+        load_rows(x, begin, count, given, y, 0, width)
         if not all_classes:
             fill(y, n_out * width, width, kind(0))
-        evaluate_nests(numbers, n_nests, n_classes, y, 0, width, mask, rows, width)
+        evaluate_nests(nests, n_nests, n_classes, y, 0, width, mask, rows, width)
         mix(rows, n_nests, n_classes, p, width)
-        load_rows(g, none, begin, count, n_classes, ratio, 0, width)
+        load_rows(g, begin, count, n_classes, ratio, 0, width)
         fill(grad_y, 0, n_classes * width, kind(0))
         fill(rows.shared, 0, n_nests * width, kind(0))
         for k in range(n_classes):
@@ -460,33 +463,33 @@ def nests_backward(like, where, first, last, width, sizes, x, log_p, g, dx, grad
                 put(ratio, place, kind(0))
                 if j >= count or under < 0.99 * mask:
                     continue
-                log_small = log_of_small(numbers, n_nests, n_classes, k, under, j, rows, width)
+                log_small = log_of_small(nests, n_nests, n_classes, k, under, j, rows, width)
                 for m in range(n_nests):
                     share = g_row * kind(math.exp(min(at(rows.slope, m * width + j) - log_small, 0.0)))
                     put(rows.shared, m * width + j, at(rows.shared, m * width + j) + share)
                     grad[p_c + m * n_out + k if k < n_out else p_c + n_nests * n_out + m] += share
-                    grad[m] += numbers[m] * share * under
-                    put(grad_y, place, at(grad_y, place) + numbers[m] * share)
+                    grad[m] += nests.mu[m] * share * under
+                    put(grad_y, place, at(grad_y, place) + nests.mu[m] * share)
         for m in range(n_nests):
             fill(weighted, 0, width, kind(0))
             p_e, p_sum = m * n_classes * width, m * width
             _share_cotangents(
-                rows.e, p_e, ratio, y, 0, rows.top, rows.share, p_sum, numbers[m], n_out, grad_y, grad, p_c + m * n_out,
+                rows.e, p_e, ratio, y, 0, rows.top, rows.share, p_sum, nests.mu[m], n_out, grad_y, grad, p_c + m * n_out,
                 rows.shared, p_sum, weighted, width,
             )  # fmt: skip
             last_class = n_out * width
             _share_cotangents(
-                rows.e, p_e + last_class, ratio[last_class:], y, last_class, rows.top, rows.share, p_sum, numbers[m], 1,
+                rows.e, p_e + last_class, ratio[last_class:], y, last_class, rows.top, rows.share, p_sum, nests.mu[m], 1,
                 grad_y[last_class:], grad, p_c + n_nests * n_out + m, rows.shared, p_sum, weighted, width,
             )  # fmt: skip
             for j in range(width):
-                grad[m] += numbers[m] * at(weighted, j)
+                grad[m] += nests.mu[m] * at(weighted, j)
         fill(rows.cotangent, 0, width, kind(0))
         for m in range(n_nests):
             for j in range(width):
                 put(rows.cotangent, j, at(rows.cotangent, j) + at(rows.shared, m * width + j))
-        pull_back_nests(numbers, 0, n_out, n_nests, y, 0, width, grad, rows, width)
+        pull_back_nests(nests, 0, n_out, n_nests, y, 0, width, grad, rows, width)
         if dx.shape[0] > 0:
             for i in range(n_classes * width):
                 put(grad_y, i, at(grad_y, i) + at(y, i))
-            store_rows(grad_y, 0, begin, count, given, False, dx, width)
+            store_rows(grad_y, 0, begin, count, given, dx, width)

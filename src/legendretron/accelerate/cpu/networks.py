@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from legendretron.accelerate.cpu.compiling import at, cached, compiled, put
+from legendretron.accelerate.cpu.links import VECTOR, rows_at_once
 from legendretron.accelerate.cpu.products import add_dot, add_outer, add_product, product
 from legendretron.accelerate.cpu.softmax import exponentials, log_loss
 from legendretron.accelerate.cpu.vectors import bend, drop, fill, moments_step, multiply, scale, transpose
@@ -26,7 +27,6 @@ Array = NDArray[Any]
 
 #: Rows that go through a network together, at most.
 _WIDTH = 64
-_VECTOR = 16  # entries of a vector
 
 
 @compiled
@@ -41,7 +41,7 @@ def _loss(y, n_classes, labels, weights, place, n, smoothing, matrix, dp, q, row
     kind = y.dtype.type
     top, best, total, own = rows[0], rows[1], rows[2], rows[3]
     if matrix.shape[0] == 0:
-        loss, hits, _ = log_loss(y, 0, n_classes, 0.0, labels, place, weights, place, n, top, total, best, own, width)
+        loss, hits, _ = log_loss(y, 0, n_classes, 0.0, labels, weights, place, n, top, total, best, own, width)
         for c in range(n_classes if smoothing > 0.0 else 0):
             for j in range(n):
                 spread = kind(smoothing) * (kind(c == at(labels, place + j)) - kind(1.0 / n_classes))
@@ -164,7 +164,7 @@ def _train_network(x, batches, parameters, totals, widths, units, matrix, pool, 
             hits += more[1]
             for k in range(n_layers - 1, -1, -1):
                 inputs, outputs = used if k == 0 else widths[k], widths[k + 1]
-                if outputs % _VECTOR == 0:  # rows as units: sums over rows need not be added up across a vector
+                if outputs % VECTOR == 0:  # rows as units: sums over rows need not be added up across a vector
                     transpose(dz, 0, width, turned, 0, outputs, outputs, width)
                     add_product(
                         h, p_input[k], width, 1, inputs + 1, width, turned, 0, grad_layer, p_layer[k], outputs
@@ -262,8 +262,7 @@ class CompiledNetworks:
         self._widths, self._units = np.asarray(widths, dtype=np.int64), np.ascontiguousarray(units, dtype=np.float64)
         self._matrix = np.ascontiguousarray(np.zeros(0) if matrix is None else matrix.reshape(-1), dtype)
         self._pool, self._numbers, self._factors, self._progress = pool, numbers, factors, progress
-        parts = -(-n_rows // _WIDTH)
-        self._width = -(-n_rows // (parts * _VECTOR)) * _VECTOR
+        self._width = rows_at_once(n_rows, _WIDTH)
         self._n_threads = n_threads
 
     def __call__(self, rows: Array, labels: Array, weights: Array, rates: Array) -> None:

@@ -22,32 +22,26 @@ def _whole_vectors(n, like):
 
 
 @compiled
-def load_rows(x, intercept, first, rows, n, units, p, width):
-    """Put rows of ``n`` entries into units, with an intercept for each, if there are any; rows that fill up are 0."""
+def load_rows(x, first, rows, n, units, p, width):
+    """Put rows of ``n`` entries into units; rows that fill up are 0."""
     zero, whole_rows, whole = x.dtype.type(0), _whole_vectors(rows, x), _whole_vectors(n, x)
     transpose(x, first * n, n, units, p, width, whole_rows, whole)
     for j in range(rows):
         for k in range(whole if j < whole_rows else 0, n):
             put(units, p + k * width + j, at(x, (first + j) * n + k))
     for k in range(n):
-        if intercept.shape[0] > 0:
-            for j in range(rows):
-                put(units, p + k * width + j, at(units, p + k * width + j) + at(intercept, k))
         for j in range(rows, width):
             put(units, p + k * width + j, zero)
 
 
 @compiled
-def store_rows(units, p, first, rows, n, swap, out, width):
-    """Write units as rows of ``n`` entries; ``swap`` reverses each row."""
-    whole_rows, whole = _whole_vectors(rows, out), 0 if swap else _whole_vectors(n, out)
+def store_rows(units, p, first, rows, n, out, width):
+    """Write units as rows of ``n`` entries."""
+    whole_rows, whole = _whole_vectors(rows, out), _whole_vectors(n, out)
     transpose(units, p, width, out, first * n, n, whole, whole_rows)
     for j in range(rows):
-        place, step = (first + j) * n, 1
-        if swap:
-            place, step = place + n - 1, -1
         for k in range(whole if j < whole_rows else 0, n):
-            put(out, place + step * k, at(units, p + k * width + j))
+            put(out, (first + j) * n + k, at(units, p + k * width + j))
 
 
 @compiled
@@ -84,18 +78,18 @@ def observe(nll, rate, n_classes):
 
 
 @compiled
-def log_loss(y, py, n_classes, rate, labels, p_label, weights, p_weight, n, top, total, best, own, width):
+def log_loss(y, py, n_classes, rate, labels, weights, first, n, top, total, best, own, width):
     """Weighted sums of log-losses and of hits, and the gradient in the logit of the rate of noise.
 
     Gradients in the logits take their place. With noise, a row's is that without, times the probability that its label has
     not been replaced.
     """
     for j in range(n):
-        put(own, j, at(y, py + at(labels, p_label + j) * width + j))
+        put(own, j, at(y, py + at(labels, first + j) * width + j))
     exponentials(y, py, n_classes, top, best, y, py, width, total, width)
     loss = hits = grad_rate = 0.0
     for j in range(n):
-        label, weight = at(labels, p_label + j), at(weights, p_weight + j)
+        label, weight = at(labels, first + j), at(weights, first + j)
         kept = weight
         nll = at(top, j) - at(own, j) + math.log(at(total, j))
         if rate > 0.0:
@@ -111,15 +105,13 @@ def log_loss(y, py, n_classes, rate, labels, p_label, weights, p_weight, n, top,
     for k in range(n_classes):
         multiply(total, 0, y, py + k * width, y, py + k * width, width)
     for j in range(n):
-        place = py + at(labels, p_label + j) * width + j
+        place = py + at(labels, first + j) * width + j
         put(y, place, at(y, place) - at(top, j))
     return loss, hits, grad_rate
 
 
 @compiled
-def log_loss_with_matrix(
-    y, py, n_out, matrix, labels, p_label, weights, p_weight, n, e, top, total, best, width
-):  # fmt: skip
+def log_loss_with_matrix(y, py, n_out, matrix, labels, weights, first, n, e, top, total, best, width):
     """As :func:`log_loss`, with a transition matrix of noise: ``q = T' p``.
 
     The gradient in the log-odds is ``p`` minus the probabilities ``p_i T_iy / q_y`` of the true classes. ``e`` is for
@@ -132,7 +124,7 @@ def log_loss_with_matrix(
     exponentials(y, py, n_classes, top, best, e, 0, width, total, width)
     loss = hits = 0.0
     for j in range(n):
-        label, weight = at(labels, p_label + j), at(weights, p_weight + j)
+        label, weight = at(labels, first + j), at(weights, first + j)
         # hits compare with the likeliest observed label, which need not be the likeliest true class
         q = most = 0.0
         likeliest = 0

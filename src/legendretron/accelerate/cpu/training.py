@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from legendretron.accelerate.cpu.chain import block_backward, block_output, block_units, new_units
 from legendretron.accelerate.cpu.compiling import at, cached, compiled, put
-from legendretron.accelerate.cpu.links import chain_sizes
+from legendretron.accelerate.cpu.links import VECTOR, chain_sizes, rows_at_once
 from legendretron.accelerate.cpu.nests import nested_loss, new_rows, prepare_nests
 from legendretron.accelerate.cpu.products import add_outer, product
 from legendretron.accelerate.cpu.ridge_parameters import block_lengths, fold, new_ridges, pull_back
@@ -33,7 +33,6 @@ Array = NDArray[Any]
 _WIDTH = 64
 #: Bytes of all exponentials of a mixture of nests for the rows that go through it together.
 _MOST_BYTES = 1 << 19
-_VECTOR = 16  # rows are filled up to a multiple of this, the entries of a vector
 
 
 @compiled
@@ -144,14 +143,13 @@ def _train_steps(features, batches, parameters, totals, penalty, numbers, sizes,
         np.empty(width, dtype),
         np.empty(width, dtype),
     )
-    nest_numbers = np.empty(0, dtype)
     for r in range(n_runs):
         theta = flat[r]
         for s in range(n_steps):
             if n_blocks:
                 fold(theta, start, sizes, ridges)
             if n_nests:
-                nest_numbers = prepare_nests(theta, start, n_out, n_nests, flat)
+                of_nests = prepare_nests(theta, start, n_out, n_nests, flat)
             loss = hits = grad_rate = 0.0
             if learned_rate:
                 rate = 1.0 / (1.0 + math.exp(-theta[n_parameters - 1]))
@@ -168,16 +166,16 @@ def _train_steps(features, batches, parameters, totals, penalty, numbers, sizes,
                 fill(points, py + n_out * width, width, kind(0))  # of the reference class
                 if n_nests:
                     more = nested_loss(
-                        nest_numbers, start, n_out, n_nests, points, rate, labels, weights, place, n, nest_rows, grad, width,
+                        of_nests, start, n_out, n_nests, points, rate, labels, weights, place, n, nest_rows, grad, width,
                         part,
                     )  # fmt: skip
                 elif has_matrix:
                     more = log_loss_with_matrix(
-                        points, py, n_out, matrix, labels, place, weights, place, n, e, top, total, best, width
+                        points, py, n_out, matrix, labels, weights, place, n, e, top, total, best, width
                     )
                 else:
                     more = log_loss(
-                        points, py, n_out + 1, rate, labels, place, weights, place, n, top, total, best, own, width
+                        points, py, n_out + 1, rate, labels, weights, place, n, top, total, best, own, width
                     )
                 loss += more[0]
                 hits += more[1]
@@ -253,11 +251,10 @@ class CompiledTraining:
         matrix = np.zeros(1) if form.known_matrix is None else form.known_matrix.detach().numpy()
         noise = np.ascontiguousarray(matrix.reshape(-1), flat.dtype)
         self._noise = (form.learned_rate, form.known_rate, form.known_matrix is not None, noise)
-        parts = -(-n_rows // _WIDTH)
-        self._width = width = -(-n_rows // (parts * _VECTOR)) * _VECTOR
+        self._width = width = rows_at_once(n_rows, _WIDTH)
         self._sizes = chain_sizes(form)
         size = width * form.n_nests * form.n_classes * flat.itemsize
-        self._nests = (form.n_nests, width if size <= _MOST_BYTES else _VECTOR)
+        self._nests = (form.n_nests, width if size <= _MOST_BYTES else VECTOR)
         self._memory: tuple[Any, ...] | None = None
 
     def __call__(self, rows: Array, labels: Array, weights: Array, rates: Array) -> None:

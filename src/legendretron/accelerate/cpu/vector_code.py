@@ -52,14 +52,6 @@ _ARTANH = (
     ),
     (0.666666403256286929, 0.400075630652593343, 0.282365466575577283, 0.268520272939996959),
 )
-#: and for s <= 0.1716, where the logarithm needs it
-_ARTANH_OF_LOG = (
-    (
-        *(0.666666666666666973, 0.399999999998981299, 0.285714286265982915, 0.222222110332414979),
-        *(0.181828965160939351, 0.153314762039735205, 0.146194795158978788),
-    ),
-    (0.666666851643872053, 0.399887295372972367, 0.295822628311972002),
-)
 
 
 class _Written:
@@ -360,7 +352,7 @@ class VectorCode:
         root = math.sqrt(2.0)
         n, m = m.where(">", root, n + 1.0, n), m.where(">", root, m * 0.5, m)
         t = (m - 1.0) / (m + 1.0)
-        return n * math.log(2.0) + t * self.polynomial([2.0, *_ARTANH_OF_LOG[self.single]], t * t) + x * 0.0
+        return n * math.log(2.0) + t * self.polynomial([2.0, *_ARTANH[self.single]], t * t) + x * 0.0
 
     def softplus_and_sigmoid(self, x):
         """From one exponential and one division, with errors of a few units in the last place."""

@@ -193,15 +193,10 @@ class ChainOnCUDA:
 
     def _views(self, flat: Tensor, start: int) -> list[Tensor]:
         """The parameters of all blocks, as parts of the rows of ``flat``."""
-        views, place = [], start
-        rank, size = self._rank, self._rank * self._n_out
-        rows = (self._units["M"] - 1) * self._units["MIXED"] + 1
-        lengths = [size, rank, rows * self._units["H"], 1, 1, *([rows - 1, rows, rows - 1] if self._each == 8 else [])]
-        for _ in range(self._n_blocks):
-            for length in lengths:
-                views.append(flat[:, place : place + length])
-                place += length
-        return views
+        rank, rows = self._rank, (self._units["M"] - 1) * self._units["MIXED"] + 1
+        lengths = [rank * self._n_out, rank, rows * self._units["H"], 1, 1, rows - 1, rows, rows - 1][: self._each]
+        lengths *= self._n_blocks
+        return list(flat[:, start : start + sum(lengths)].split(lengths, 1))
 
     def _fold_parameters(self, numbers: Tensor, tensors: Sequence[Tensor], runs: int) -> Tensor:
         """Write what the kernels need of each block beside ``A``."""
