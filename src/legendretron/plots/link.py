@@ -171,7 +171,7 @@ class LinkDisplay(Display):
 
 
 def _sampled_link(name: str, model: Any, n_samples: int, random_state: Any) -> Callable[[np.ndarray], np.ndarray]:
-    """Return the inverse link of a fitted classifier of two classes, or samples of it: predictors ``(m,)`` to ``(samples, m)``."""
+    """Return the inverse link of a fitted classifier, or samples of it, as a function ``(m,) -> (samples, m)``."""
     check_is_fitted(model)
     if len(model.classes_) != 2:
         raise ValueError(

@@ -18,7 +18,6 @@ from legendretron.links import Link
 from legendretron.losses import ProperLoss
 from legendretron.simplex import append_reference
 
-
 #: Classifiers that have what most displays draw, for errors.
 _OWNERS = "LegendreTronClassifier and MultinomialLogisticClassifier"
 

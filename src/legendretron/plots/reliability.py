@@ -71,7 +71,7 @@ class Predictions:
         return found[0]
 
     def curves(self, kind: str, column: int | None, settings: Mapping[str, Any]) -> dict[str, Curve]:
-        """Return the binned or smooth curve of each model, by the settings of users: ``strategy``, and those of its function."""
+        """Return the curve of each model, by the settings that users gave: ``strategy``, and those of its function."""
         rest = dict(settings)
         strategy = check_choice("strategy", rest.pop("strategy", "binned"), tuple(_SETTINGS))
         for name in rest:
@@ -79,8 +79,8 @@ class Predictions:
             if not of:
                 known = ", ".join(dict.fromkeys(["strategy", *(own for names in _SETTINGS.values() for own in names)]))
                 raise TypeError(
-                    f"ReliabilityDisplay and ClasswiseReliabilityDisplay have no argument {name!r}; those of their curves are "
-                    f"{known}."
+                    f"ReliabilityDisplay and ClasswiseReliabilityDisplay have no argument {name!r}; those of their curves "
+                    f"are {known}."
                 )
             if strategy not in of:
                 raise ValueError(
