@@ -292,12 +292,8 @@ class TronDescent(BinaryLinkLearner):
         self.verbose = verbose
 
     @abstractmethod
-    def _next_link(self, link: Any, z: np.ndarray, y: np.ndarray, weight: np.ndarray) -> Any:
-        """Link for the predictors ``z``, given the one before, at first softmax+."""
-
-    @abstractmethod
-    def _apply(self, link: Any, z: np.ndarray) -> np.ndarray:
-        """Inverse link at predictors."""
+    def _next_link(self, link: Any, z: np.ndarray, y: np.ndarray, weight: np.ndarray) -> tuple[Any, np.ndarray]:
+        """Link for the predictors ``z``, given the one before, at first softmax+, and its probabilities there."""
 
     @abstractmethod
     def _steepest(self, link: Any) -> float:
@@ -315,8 +311,7 @@ class TronDescent(BinaryLinkLearner):
         # there, for they are sized by the features.
         w[-1] = logit(weight @ y)
         z = design.predictor(w)
-        link = self._next_link(SoftmaxLink(2), z, y, weight)
-        p = self._apply(link, z)
+        link, p = self._next_link(SoftmaxLink(2), z, y, weight)
         best, best_link = w, link
         stopping = EarlyStopping(float(self.tol), int(self.n_iter_no_change))
         self.history_ = History()
@@ -330,8 +325,7 @@ class TronDescent(BinaryLinkLearner):
                     f"learning_rate={self.learning_rate!r} is too large for features of this size: the predictors "
                     "overflowed. Use learning_rate='auto' or standardize=True."
                 )
-            link = self._next_link(link, z, y, weight)
-            p = self._apply(link, z)
+            link, p = self._next_link(link, z, y, weight)
             error = float((weight * (p - y) ** 2).sum())
             accuracy = (weight * ((p > 0.5) == (y > 0.5))).sum()
             self.history_.append(n_iter, [error], [np.nan], [accuracy], [rate], time.monotonic() - began)
