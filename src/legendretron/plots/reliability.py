@@ -44,8 +44,8 @@ class Predictions:
         for key, p in self.tables.items():
             if p.shape != (np.size(y), n_columns):
                 raise ValueError(
-                    f"predictions of {key!r} must have shape {(np.size(y), n_columns)}, as the labels and the other models "
-                    f"have, got {p.shape}."
+                    f"predictions of {key!r} must have shape {(np.size(y), n_columns)}, a row for each label in y and the "
+                    f"columns of the first model, got {p.shape}."
                 )
         self.columns, self.classes = as_columns(y, n_columns, classes)
 
