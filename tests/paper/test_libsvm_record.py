@@ -7,7 +7,8 @@ import pytest
 
 from legendretron.experiments import read_records
 from legendretron.experiments.results import paired_test
-from legendretron.paper.libsvm import LEVEL, PAPERS, comparison, published_better
+from legendretron.paper.libsvm import LEVEL, PAPERS, comparison
+from legendretron.paper.published import published_better
 
 RECORDS = list(read_records(Path(__file__).parents[2] / "docs/results/table_libsvm"))
 ROWS = comparison(RECORDS)

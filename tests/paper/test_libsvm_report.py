@@ -7,7 +7,8 @@ import pytest
 
 from legendretron.experiments.results import welch_from_means
 from legendretron.paper import EXPERIMENTS
-from legendretron.paper.libsvm import comparison, published_accuracies, published_better
+from legendretron.paper.libsvm import comparison
+from legendretron.paper.published import published, published_better
 from tests.paper.made_up import write_records
 
 
@@ -53,7 +54,7 @@ def test_published_numbers_agree_with_the_papers_own_verdicts():
 
     Vowel at 50 % has p = 0.015 in a two-sided test. (One-sided it would be bold, but then so would be glass at 0 %.)
     """
-    table, better = published_accuracies(), published_better()
+    table, better = published("libsvm"), published_better()
     assert len(table) == 90
     differ = []
     for (dataset, noise), said in better.items():
