@@ -34,8 +34,8 @@ import study
 from legendretron import LegendreTronClassifier, MultinomialLogisticClassifier
 from legendretron.datasets import flip_labels, pair_transition, symmetric_transition
 from legendretron.experiments import Record, Run
-from legendretron.experiments.recipes import chosen_strengths, make_recipe
-from legendretron.experiments.rendering import Curves, as_text, draw_curves, mark, markdown_table
+from legendretron.experiments.recipes import make_recipe
+from legendretron.experiments.rendering import Curves, as_text, draw_curves, markdown_table
 from legendretron.experiments.results import Mean, Results
 from legendretron.paper.published import published
 from study import BASELINE, LEVEL, LOGISTIC, MEASURES, NOT_RUN, OURS
@@ -230,7 +230,9 @@ def _paper_table(results: Results, models: Sequence[str]) -> str:
             continue
         is_met = {model: mean.minus(theirs) >= -1.0 for model, mean in means.items()}
         met.update(is_met.items())
-        texts = [mark(as_text(means[m]), "better" if is_met[m] else "") if m in means else NOT_RUN for m in models]
+        texts = [
+            study.mark(as_text(means[m]), "better" if is_met[m] else "") if m in means else NOT_RUN for m in models
+        ]
         lines.append([facts["label"], noise_name(cell[1]), as_text(theirs), *texts])
     if not lines:
         return ""
@@ -474,7 +476,7 @@ def fit_noisy(run: Run, X: Any, y: np.ndarray, *, doubted: bool = False) -> dict
     if doubted:
         found |= judge_doubts(run.model, estimator, X[train], labels, wrong)
     if isinstance(estimator, LegendreTronClassifier):
-        found |= chosen_strengths(estimator)
+        found |= study.chosen_strengths(estimator)
     if isinstance(estimator, WithCleanlab):
         found["cleanlab"] = estimator.version_
     return found

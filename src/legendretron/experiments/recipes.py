@@ -95,24 +95,6 @@ def make_estimator(recipe: Mapping[str, Any], *, device: str = "cpu", seed: int 
     return kind(**parameters)
 
 
-def chosen_strengths(estimator: BaseEstimator) -> dict[str, Any]:
-    """The link and the strengths that a fit has chosen; None where it chooses none. JSON has no infinity but its name.
-
-    ``gain`` has the standard errors by which held-out rows speak for a learned link that was chosen.
-    """
-    chosen: dict[str, Any] = {"link": type(estimator.link_).__name__}
-    for name in ("alpha", "link_alpha"):
-        value = getattr(estimator, f"{name}_", None)
-        number = None if value is None else float(value)
-        chosen[name] = "inf" if number == float("inf") else number
-    tuning = getattr(estimator, "tuning_", {})
-    columns = (tuning.get(name, ()) for name in ("model", "difference", "difference_error", "chosen"))
-    for model, away, error, best in zip(*columns, strict=True):
-        if best and model == "learned link" and error > 0.0:
-            chosen["gain"] = -away / error
-    return chosen
-
-
 def fit_recipe(
     recipe: Mapping[str, Any],
     device: str,

@@ -112,12 +112,6 @@ def as_text(mean: Mean | None, digits: int = 2, sign: str = "") -> str:
     return f"{mean.value:{sign}.{digits}f}" + ("" if mean.n < 2 else f" ± {mean.error:.{digits}f}")
 
 
-def mark(text: str, verdict: str) -> str:
-    """A text in bold where a verdict is ``"better"``, in italics where it is ``"worse"``."""
-    stars = {"better": "**", "worse": "*"}.get(verdict, "")
-    return f"{stars}{text}{stars}"
-
-
 def write_text(path: Path, text: str) -> Path:
     """Write a text file atomically."""
     write_atomically(path, text.rstrip("\n").encode() + b"\n")
