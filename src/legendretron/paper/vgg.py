@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -177,6 +178,17 @@ def centered_images(images: ImageSet, device: str) -> tuple[Tensor, Tensor, Tens
     return x, torch.as_tensor(images.train_labels, device=device), x_test, torch.as_tensor(images.test_labels)
 
 
+@contextlib.contextmanager
+def _fastest_convolutions() -> Iterator[None]:
+    """Let cuDNN find the fastest algorithm, which pays off since all batches have the same shape."""
+    before = torch.backends.cudnn.benchmark
+    torch.backends.cudnn.benchmark = True
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.benchmark = before
+
+
 def execute_networks(batch: Batch, resources: Resources) -> Outcome:
     """Train each run's network on all training images, and test it on all test images."""
     images = load_images(batch.dataset, resources.data)
@@ -184,8 +196,7 @@ def execute_networks(batch: Batch, resources: Resources) -> Outcome:
     runs = []
     for run in batch.runs:
         network = network_of(batch.settings, run.seed)
-        # cuDNN looks for the fastest convolutions, which pays off since all batches have the same shape
-        with torch.backends.cudnn.flags(enabled=True, benchmark=True):
+        with _fastest_convolutions():
             seconds = train_network(network, x, y, batch.settings, run.seed)
             log_p = log_probabilities(network, x_test)
         log_loss = float(nll_loss(log_p, y_test))
