@@ -13,19 +13,18 @@ from scipy.sparse.linalg import LinearOperator, eigsh
 from scipy.special import logit
 from sklearn.base import BaseEstimator
 from sklearn.utils.extmath import safe_sparse_dot
-from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_is_fitted
 
 from legendretron._internal.features import check_features
-from legendretron._internal.labels import check_labels
 from legendretron._internal.sklearn_compat import (
     Classifier,
     Interval,
     StrOptions,
-    check_sample_weight,
     validates_parameters,
 )
-from legendretron.estimators.classes import apply_class_weight, swap_classes
+from legendretron.estimators.classes import swap_classes
+from legendretron.estimators.fit_data import check_rows
 from legendretron.estimators.resuming import restore_on_error
 from legendretron.estimators.standardization import Standardizer
 from legendretron.links import Link, SoftmaxLink
@@ -129,17 +128,13 @@ class BinaryLinkLearner(Classifier, BaseEstimator, ABC):  # type: ignore[misc]
         self
         """
         with restore_on_error(self):
-            check_labels(y)
-            X, y = check_features(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32])
-            check_classification_targets(y)
-            weight = check_sample_weight(sample_weight, X)
-            classes = np.unique(y)
+            types = [np.float64, np.float32]
+            data = check_rows(self, X, y, sample_weight, partial=True, accept_sparse="csr", dtype=types)
+            X, y, weight, classes = data.X, data.y, data.weight, data.classes
             self._check_classes(classes, y)
-            weight = apply_class_weight(self.class_weight, y, weight)
             # rows of weight zero are left out
-            rows = np.flatnonzero(weight > 0)
-            if len(rows) < len(y):
-                X, y, weight = X[rows], y[rows], weight[rows]
+            if len(data.rows) < len(y):
+                X, y, weight = X[data.rows], y[data.rows], weight[data.rows]
                 if len(np.unique(y)) < 2:
                     raise ValueError("sample_weight and class_weight leave samples of only one class; two are needed.")
             X, y, weight = self._arrange(X, y, weight)
