@@ -25,7 +25,7 @@ from legendretron.experiments.rendering import (
     described,
     draw_dots,
     markdown_table,
-    write_report,
+    report_of,
 )
 from legendretron.experiments.results import Mean, Results, in_order
 from legendretron.experiments.store import round_difference
@@ -241,13 +241,6 @@ def picture(rows: list[dict[str, Any]], path: Path) -> Path:
     return draw_dots(dots, path, "test AUC (%)")
 
 
-def report(records: list[Record], folder: Path) -> list[Path]:
-    """Write ``table_auc.md``, ``.csv`` and ``.png`` into a folder."""
-    rows = comparison(records)
-    drawn = picture(rows, folder / "table_auc.png")
-    return write_report(folder, "table_auc", markdown(rows, records), rows, drawn)
-
-
 def execute(batch: Batch, resources: Resources) -> Outcome:
     """Train on all training images, on the CPU, and score the test images."""
     if batch.source != "complete":
@@ -270,7 +263,7 @@ TABLE_AUC = Experiment(
     models=tuple(METHODS),
     settings=recipe,
     execute=execute,
-    report=report,
+    report=report_of("table_auc", comparison, markdown, picture),
     find_data=find_data,
     cost=lambda run: SECONDS[run.model],
 )

@@ -26,7 +26,7 @@ from legendretron.experiments.rendering import (
     draw_dots,
     is_trial,
     markdown_table,
-    write_report,
+    report_of,
 )
 from legendretron.experiments.results import Mean, Results, add_holm, verdict
 from legendretron.paper.data import find_data, load_prepared
@@ -158,8 +158,10 @@ def _of_tuning(records: Sequence[Record]) -> list[str]:
     return ["\n".join(lines)] if lines else []
 
 
-def picture(rows: list[dict[str, Any]], models: Sequence[str], path: Path) -> Path:
-    """Ours and the paper's for every data set, one panel per noise level; in the order of the models."""
+def picture(rows: list[dict[str, Any]], path: Path) -> Path:
+    """Ours and the paper's for every data set, one panel per noise level."""
+    end = ": accuracy"
+    models = dict.fromkeys(name.removesuffix(end) for row in rows for name in row if name.endswith(end))
     dots: dict[str, dict[str, dict[str, Mean]]] = {}
     for level in sorted({row["noise"] for row in rows}):
         panel = dots.setdefault(f"{100 * level:g}% of training labels flipped", {})
@@ -171,14 +173,6 @@ def picture(rows: list[dict[str, Any]], models: Sequence[str], path: Path) -> Pa
                 if theirs:
                     panel.setdefault(f"{model}, paper", {})[row["label"]] = theirs
     return draw_dots(dots, path, "test accuracy (%)", xlim=(0, 100))
-
-
-def report(records: list[Record], folder: Path) -> list[Path]:
-    """Write ``table_libsvm.md``, ``.csv`` and ``.png`` into a folder."""
-    rows = comparison(records)
-    models = list(dict.fromkeys(record["model"] for record in records))
-    drawn = picture(rows, models, folder / "table_libsvm.png")
-    return write_report(folder, "table_libsvm", markdown(rows, records), rows, drawn)
 
 
 def split_rows(n_rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -306,7 +300,7 @@ TABLE_LIBSVM = Experiment(
     models=MODELS,
     settings=recipe,
     execute=execute_splits,
-    report=report,
+    report=report_of("table_libsvm", comparison, markdown, picture),
     seeds=20,
     noise=(0.0, 0.2, 0.5),
     side_by_side=MODELS,

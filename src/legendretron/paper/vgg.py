@@ -21,7 +21,7 @@ from legendretron.experiments.rendering import (
     described,
     draw_dots,
     markdown_table,
-    write_report,
+    report_of,
 )
 from legendretron.experiments.results import Mean, Results, add_holm, verdict
 from legendretron.experiments.store import round_difference
@@ -128,13 +128,6 @@ def picture(rows: list[dict[str, Any]], path: Path) -> Path:
     return draw_dots(dots, path, "test accuracy (%)")
 
 
-def report(records: list[Record], folder: Path) -> list[Path]:
-    """Write ``table_vgg.md``, ``.csv`` and ``.png`` into a folder."""
-    rows = comparison(records)
-    drawn = picture(rows, folder / "table_vgg.png")
-    return write_report(folder, "table_vgg", markdown(rows, records), rows, drawn)
-
-
 #: The final weights are tested: nothing is chosen on test data.
 RECIPE = {
     "epochs": 20,
@@ -223,7 +216,7 @@ TABLE_VGG = Experiment(
     models=tuple(NETWORKS),
     settings=recipe,
     execute=execute_networks,
-    report=report,
+    report=report_of("table_vgg", comparison, markdown, picture),
     seeds=5,
     find_data=find_data,
 )
