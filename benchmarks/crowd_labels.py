@@ -22,7 +22,7 @@ from legendretron import LegendreTronClassifier
 from legendretron.datasets import symmetric_noise
 from legendretron.experiments import Record, Run
 from legendretron.experiments.recipes import make_recipe
-from legendretron.experiments.rendering import as_text, mark, markdown_table
+from legendretron.experiments.rendering import as_text, markdown_table
 from legendretron.experiments.results import Results
 from prediction_sets import LARGE, TABLES
 from study import LEVEL, MEASURES
@@ -99,7 +99,9 @@ def sections(records: list[Record], results: Results) -> list[str]:
         for table in tables:
             means = {model: results.mean((table, model), name) for model in models}
             verdicts = {model: study.verdict(results, (table,), model, MAJORITY, name) for model in models}
-            texts = [mark(as_text(means[m], MEASURES[name].digits), verdicts[m]) if means[m] else "-" for m in models]
+            texts = [
+                study.mark(as_text(means[m], MEASURES[name].digits), verdicts[m]) if means[m] else "-" for m in models
+            ]
             lines.append([table, *texts])
         others = [table for table in tables if table not in CHOSEN_ON]
         told = (

@@ -28,7 +28,7 @@ from sklearn.pipeline import make_pipeline
 import study
 from legendretron import LegendreTronClassifier
 from legendretron.experiments import Record, Run
-from legendretron.experiments.recipes import chosen_strengths, make_recipe
+from legendretron.experiments.recipes import make_recipe
 from legendretron.experiments.rendering import markdown_table
 from legendretron.experiments.results import Results
 from study import BASELINE, MEASURES, NOT_RUN, OURS
@@ -119,7 +119,7 @@ def measure(run: Run, X: Any, y: np.ndarray) -> dict[str, Any]:
         for name, value in constants.items():
             changed.enter_context(patch(name, value))
         found = study.fit_and_score(estimator, X[train], y[train], X[test], y[test])
-    return found | (chosen_strengths(estimator) if isinstance(estimator, LegendreTronClassifier) else {})
+    return found | (study.chosen_strengths(estimator) if isinstance(estimator, LegendreTronClassifier) else {})
 
 
 # --- the report ---

@@ -34,10 +34,10 @@ import study
 from legendretron import LegendreTronClassifier, MultinomialLogisticClassifier
 from legendretron.datasets import flip_labels, pair_transition, symmetric_transition
 from legendretron.experiments import Record, Run
-from legendretron.experiments.recipes import chosen_strengths, make_recipe
-from legendretron.experiments.rendering import Curves, as_text, draw_curves, mark, markdown_table
+from legendretron.experiments.recipes import make_recipe
+from legendretron.experiments.rendering import Curves, as_text, draw_curves, markdown_table
 from legendretron.experiments.results import Mean, Results
-from legendretron.paper.libsvm import published_accuracies
+from legendretron.paper.published import published
 from study import BASELINE, LEVEL, LOGISTIC, MEASURES, NOT_RUN, OURS
 
 #: Strengths tried, the strongest penalty first: ``l2 / 2 * |W|**2`` is added to the mean loss of a row.
@@ -221,17 +221,19 @@ def _paper_table(results: Results, models: Sequence[str]) -> str:
     """
     lines, met = [], Counter()
     for cell in (cell for noise in PAPERS_NOISES for cell in study.cells_of(results, noise)):
-        published, facts = published_accuracies().get((*cell, PAPERS)), results.facts(cell[0])
-        if published is None or facts["source"] != "complete":
+        theirs, facts = published("libsvm").get((*cell, PAPERS)), results.facts(cell[0])
+        if theirs is None or facts["source"] != "complete":
             continue
         means = {model: results.mean((*cell, model), "accuracy") for model in models}
         means = {model: mean for model, mean in means.items() if mean is not None and mean.n > 1}
         if not means:
             continue
-        is_met = {model: mean.minus(published) >= -1.0 for model, mean in means.items()}
+        is_met = {model: mean.minus(theirs) >= -1.0 for model, mean in means.items()}
         met.update(is_met.items())
-        texts = [mark(as_text(means[m]), "better" if is_met[m] else "") if m in means else NOT_RUN for m in models]
-        lines.append([facts["label"], noise_name(cell[1]), as_text(published), *texts])
+        texts = [
+            study.mark(as_text(means[m]), "better" if is_met[m] else "") if m in means else NOT_RUN for m in models
+        ]
+        lines.append([facts["label"], noise_name(cell[1]), as_text(theirs), *texts])
     if not lines:
         return ""
     lines.append(["met", "", "", *(f"{met[m, True]} of {met[m, True] + met[m, False]}" for m in models)])
@@ -467,7 +469,7 @@ def fit_noisy(run: Run, X: Any, y: np.ndarray, *, doubted: bool = False) -> dict
     if doubted:
         found |= judge_doubts(run.model, estimator, X[train], labels, wrong)
     if isinstance(estimator, LegendreTronClassifier):
-        found |= chosen_strengths(estimator)
+        found |= study.chosen_strengths(estimator)
     if isinstance(estimator, WithCleanlab):
         found["cleanlab"] = estimator.version_
     return found

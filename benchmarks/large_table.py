@@ -28,7 +28,7 @@ import study
 from harness import Times, call_apart, peak_mb, run_cases, run_process, show
 from legendretron import LegendreNetClassifier, LegendreTronClassifier, TableClassifier
 from legendretron.datasets import read_libsvm
-from legendretron.experiments.recipes import chosen_strengths, make_recipe
+from legendretron.experiments.recipes import make_recipe
 from study import BASELINE, LOGISTIC, OURS
 
 FEATURES, CLASSES = 50, 5
@@ -101,7 +101,7 @@ def default_fit(
         X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.2, random_state=seed, stratify=y)
         clf = LegendreTronClassifier(device=device, random_state=seed)
         found = study.fit_and_score(clf, X_train, y_train, X_test, y_test)
-        runs.append(show({"seed": seed, "seconds": found.pop("fit_seconds"), **found, **chosen_strengths(clf)}))
+        runs.append(show({"seed": seed, "seconds": found.pop("fit_seconds"), **found, **study.chosen_strengths(clf)}))
     median = statistics.median(run["seconds"] for run in runs)
     return {"dataset": dataset, "settings": "the defaults", "runs": runs, "median_seconds": median}
 

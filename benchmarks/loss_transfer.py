@@ -28,7 +28,7 @@ import study
 from legendretron import LegendreTronClassifier, Link, distill
 from legendretron.datasets import flip_labels, load_images, symmetric_transition
 from legendretron.experiments import Record, Resources, Run
-from legendretron.experiments.recipes import chosen_strengths, make_recipe
+from legendretron.experiments.recipes import make_recipe
 from legendretron.experiments.rendering import markdown_table
 from legendretron.experiments.results import Results
 from legendretron.paper.data import find_data, load_prepared
@@ -190,7 +190,7 @@ def measure(run: Run, draw: Callable[[int], tuple[Rows, Rows, Rows]], _: None) -
     found |= study.fit_and_score(estimator, *target, *test)
     if run.model in TRANSFERRED:
         found |= {"gradient_norm": estimator.gradient_norm_, "certified": estimator.converged_}
-    return found | (chosen_strengths(estimator) if isinstance(estimator, LegendreTronClassifier) else {})
+    return found | (study.chosen_strengths(estimator) if isinstance(estimator, LegendreTronClassifier) else {})
 
 
 def find(dataset: str, resources: Resources, on_download: Any) -> str:

@@ -30,7 +30,7 @@ from threadpoolctl import threadpool_limits
 from legendretron.datasets import DATASETS
 from legendretron.diagnostics import expected_calibration_error
 from legendretron.experiments import Batch, Experiment, Outcome, Record, Resources, Run, render, sweep
-from legendretron.experiments.rendering import as_text, described, mark, markdown_table, write_report
+from legendretron.experiments.rendering import as_text, described, markdown_table, write_report
 from legendretron.experiments.results import Comparison, Results, in_order, mean_of
 from legendretron.paper.data import find_data, load_prepared
 
@@ -196,6 +196,24 @@ def scores(y: np.ndarray, p: np.ndarray) -> dict[str, float]:
     }
 
 
+def chosen_strengths(estimator: BaseEstimator) -> dict[str, Any]:
+    """The link and the strengths that a fit has chosen; None where it chooses none. JSON has no infinity but its name.
+
+    ``gain`` has the standard errors by which held-out rows speak for a learned link that was chosen.
+    """
+    chosen: dict[str, Any] = {"link": type(estimator.link_).__name__}
+    for name in ("alpha", "link_alpha"):
+        value = getattr(estimator, f"{name}_", None)
+        number = None if value is None else float(value)
+        chosen[name] = "inf" if number == float("inf") else number
+    tuning = getattr(estimator, "tuning_", {})
+    columns = (tuning.get(name, ()) for name in ("model", "difference", "difference_error", "chosen"))
+    for model, away, error, best in zip(*columns, strict=True):
+        if best and model == "learned link" and error > 0.0:
+            chosen["gain"] = -away / error
+    return chosen
+
+
 # --- a study ---
 
 
@@ -299,6 +317,12 @@ def ratios(
 
 
 # --- tables ---
+
+
+def mark(text: str, verdict: str) -> str:
+    """A text in bold where a verdict is ``"better"``, in italics where it is ``"worse"``."""
+    stars = {"better": "**", "worse": "*"}.get(verdict, "")
+    return f"{stars}{text}{stars}"
 
 
 def scores_table(

@@ -109,7 +109,7 @@ def test_from_estimators(three):
 
 
 @pytest.mark.parametrize(("change", "message"), [
-    ({"y": Y[:5]}, "got 5 labels and 2000 rows"),
+    ({"y": Y[:5]}, r"predictions of 'model' must have shape \(5, 3\), a row for each label.* got \(2000, 3\)"),
     ({"y": np.append(Y[:-1], "fox")}, "y holds 4 classes .*predictions have 3 columns; name the classes"),
     ({"y": Y, "classes": ["cat", "dog", "fox"]}, "y holds the label 'eel', which is not among the classes"),
     ({"y": np.append(Y[:-1], "zebra"), "classes": NAMES}, "y holds the label 'zebra', which is not among the classes"),

@@ -66,13 +66,11 @@ class SplitModel(LinearModel):
         self.flat = torch.cat([_local(p).reshape(1, -1) for p in head.parameters()], dim=1)
         self.shapes = [tuple(_local(p).shape) for p in head.parameters()]
         self.sizes = [math.prod(shape) for shape in self.shapes]
-        start = 0
-        for (name, parameter), shape, size in zip(list(head.named_parameters()), self.shapes, self.sizes, strict=True):
-            view = self.flat[0, start : start + size].view(shape)
-            start += size
+        views = self.flat[0].split(self.sizes)
+        for (name, parameter), view, shape in zip(list(head.named_parameters()), views, self.shapes, strict=True):
             assert isinstance(parameter, DTensor)
             part = DTensor.from_local(
-                view, parameter.device_mesh, parameter.placements, run_check=False, shape=parameter.shape,
+                view.view(shape), parameter.device_mesh, parameter.placements, run_check=False, shape=parameter.shape,
                 stride=parameter.stride(),
             )  # fmt: skip
             owner, _, last = name.rpartition(".")

@@ -18,7 +18,6 @@ from sklearn.model_selection import train_test_split
 
 from legendretron._internal.json_values import as_json
 from legendretron.estimators import LegendreTronClassifier, MultinomialLogisticClassifier, fit_splits
-from legendretron.estimators.base import LinearLinkClassifier
 from legendretron.estimators.legendretron import PaperLegendreTronClassifier
 from legendretron.estimators.splits import SplitResults
 from legendretron.trons import (
@@ -34,41 +33,6 @@ def fit_whole(*arguments: Any, **options: Any) -> SplitResults:
     """As :func:`~legendretron.estimators.fit_splits`, without warnings: the record of a run says whether it has converged."""
     with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
         return fit_splits(*arguments, **options)
-
-
-def fit_tuned(
-    estimator: LinearLinkClassifier,
-    X: object,
-    y: np.ndarray,
-    train_rows: np.ndarray,
-    seeds: Sequence[int],
-    train_labels: np.ndarray,
-    strengths: Sequence[float],
-    share: float = 0.2,
-) -> tuple[SplitResults, list[float]]:
-    """Fit with the strength that has the lowest log-loss on held-out training rows of each split.
-
-    Test rows and clean labels are never used: a split with noise is tuned on labels with noise.
-    Fits on all training rows are returned, and the strength of each.
-    """
-    runs, n = train_rows.shape
-    inner = [train_test_split(np.arange(n), test_size=share, random_state=seed) for seed in seeds]
-    learn, choose = (np.stack(part) for part in zip(*inner, strict=True))
-    grid = len(strengths)
-
-    def rows(part: np.ndarray) -> np.ndarray:
-        return np.tile(np.take_along_axis(train_rows, part, 1), (grid, 1))
-
-    def labels(part: np.ndarray) -> np.ndarray:
-        return np.tile(np.take_along_axis(train_labels, part, 1), (grid, 1))
-
-    tried = fit_whole(
-        estimator, X, y, rows(learn), list(seeds) * grid, labels(learn), alphas=np.repeat(strengths, runs).tolist()
-    )
-    losses = tried.evaluate(rows(choose), labels(choose))[0].reshape(grid, runs)
-    del tried
-    chosen = [float(strengths[i]) for i in losses.argmin(0)]
-    return fit_whole(estimator, X, y, train_rows, list(seeds), train_labels, alphas=chosen), chosen
 
 
 _CLASSES: dict[str, type[BaseEstimator]] = {
@@ -131,24 +95,6 @@ def make_estimator(recipe: Mapping[str, Any], *, device: str = "cpu", seed: int 
     return kind(**parameters)
 
 
-def chosen_strengths(estimator: BaseEstimator) -> dict[str, Any]:
-    """The link and the strengths that a fit has chosen; None where it chooses none. JSON has no infinity but its name.
-
-    ``gain`` has the standard errors by which held-out rows speak for a learned link that was chosen.
-    """
-    chosen: dict[str, Any] = {"link": type(estimator.link_).__name__}
-    for name in ("alpha", "link_alpha"):
-        value = getattr(estimator, f"{name}_", None)
-        number = None if value is None else float(value)
-        chosen[name] = "inf" if number == float("inf") else number
-    tuning = getattr(estimator, "tuning_", {})
-    columns = (tuning.get(name, ()) for name in ("model", "difference", "difference_error", "chosen"))
-    for model, away, error, best in zip(*columns, strict=True):
-        if best and model == "learned link" and error > 0.0:
-            chosen["gain"] = -away / error
-    return chosen
-
-
 def fit_recipe(
     recipe: Mapping[str, Any],
     device: str,
@@ -158,10 +104,29 @@ def fit_recipe(
     seeds: Sequence[int],
     train_labels: np.ndarray | None = None,
 ) -> tuple[SplitResults, list[dict[str, Any]]]:
-    """Fit by a recipe, all runs side by side; also return, of each run, the strength that was tuned if the recipe says so."""
+    """Fit by a recipe, all runs side by side; also return, of each run, the strength that was tuned if the recipe says so.
+
+    That is the strength with the lowest log-loss on a share of the training rows of each split, held out. Test rows and
+    clean labels are never used: a split with noise is tuned on labels with noise.
+    """
     estimator = make_estimator(recipe, device=device)
-    labels = y[train_rows] if train_labels is None else train_labels
-    if tuning := recipe.get("tuning"):
-        fitted, chosen = fit_tuned(estimator, X, y, train_rows, seeds, labels, tuning["strengths"], tuning["share"])
-        return fitted, [{"alpha": alpha} for alpha in chosen]
-    return fit_whole(estimator, X, y, train_rows, list(seeds), labels), [{} for _ in seeds]
+    train_labels = y[train_rows] if train_labels is None else train_labels
+    if "tuning" not in recipe:
+        return fit_whole(estimator, X, y, train_rows, list(seeds), train_labels), [{} for _ in seeds]
+    strengths, share = recipe["tuning"]["strengths"], recipe["tuning"]["share"]
+    runs, n = train_rows.shape
+    parts = [train_test_split(np.arange(n), test_size=share, random_state=seed) for seed in seeds]
+    learn, choose = (np.tile(np.stack(part), (len(strengths), 1)) for part in zip(*parts, strict=True))
+    rows, labels = (np.tile(every, (len(strengths), 1)) for every in (train_rows, train_labels))
+
+    def take(part: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return np.take_along_axis(rows, part, 1), np.take_along_axis(labels, part, 1)
+
+    alphas = np.repeat(strengths, runs).tolist()
+    inner_rows, inner_labels = take(learn)
+    tried = fit_whole(estimator, X, y, inner_rows, list(seeds) * len(strengths), inner_labels, alphas=alphas)
+    losses = tried.evaluate(*take(choose))[0].reshape(len(strengths), runs)
+    del tried  # before as much memory is needed again
+    chosen = [float(strengths[i]) for i in losses.argmin(0)]
+    fitted = fit_whole(estimator, X, y, train_rows, list(seeds), train_labels, alphas=chosen)
+    return fitted, [{"alpha": alpha} for alpha in chosen]

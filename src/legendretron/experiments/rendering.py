@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
@@ -112,12 +112,6 @@ def as_text(mean: Mean | None, digits: int = 2, sign: str = "") -> str:
     return f"{mean.value:{sign}.{digits}f}" + ("" if mean.n < 2 else f" ± {mean.error:.{digits}f}")
 
 
-def mark(text: str, verdict: str) -> str:
-    """A text in bold where a verdict is ``"better"``, in italics where it is ``"worse"``."""
-    stars = {"better": "**", "worse": "*"}.get(verdict, "")
-    return f"{stars}{text}{stars}"
-
-
 def write_text(path: Path, text: str) -> Path:
     """Write a text file atomically."""
     write_atomically(path, text.rstrip("\n").encode() + b"\n")
@@ -153,6 +147,21 @@ def write_report(
     """Write a report as ``name.md`` and its numbers as ``name.csv``; return these files, then the pictures."""
     text = "\n\n".join(section for section in sections if section)
     return [write_text(folder / f"{name}.md", text), write_csv(folder / f"{name}.csv", rows), *pictures]
+
+
+def report_of(
+    name: str,
+    comparison: Callable[[Sequence[Record]], list[dict[str, Any]]],
+    markdown: Callable[[list[dict[str, Any]], Sequence[Record]], list[str]],
+    picture: Callable[[list[dict[str, Any]], Path], Path],
+) -> Callable[[list[Record], Path], list[Path]]:
+    """The ``report`` of an experiment: rows from the records, text from both, and a picture of the rows."""
+
+    def report(records: list[Record], folder: Path) -> list[Path]:
+        rows = comparison(records)
+        return write_report(folder, name, markdown(rows, records), rows, picture(rows, folder / f"{name}.png"))
+
+    return report
 
 
 def save_picture(figure: Any, path: Path) -> Path:

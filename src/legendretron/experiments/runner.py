@@ -193,12 +193,11 @@ def sweep(
     skipped: dict[str, str] = {}
     too_large: dict[str, str] = {}
     if render_only:  # existing results do not depend on the data available now
-        sources, available = _find_recorded(experiment, records.values())
+        data = _find_recorded(experiment, records.values())
     else:
         store = Store(out)
-        sources, skipped = _sources(experiment, resources, on_download)
-        available, too_large = _available(experiment, list(sources), resources)
-    whole = _whole_batches(experiment, sources, available)
+        data, skipped, too_large = _find_data(experiment, resources, on_download)
+    whole = _whole_batches(experiment, data)
     batches = []
     for batch in whole:
         batches += _missing_parts(batch, records, _most_runs(experiment, batch, n_jobs, batch_size, resources.device))
@@ -257,9 +256,11 @@ def code_of(environment: Mapping[str, Any]) -> str:
     return str(environment["commit"] or environment["versions"]["legendretron"])
 
 
-def _find_recorded(
-    experiment: Experiment, records: Iterable[Record]
-) -> tuple[dict[str, str], dict[str, tuple[int | None, ...]]]:
+#: Of each data set, which data these are, see :attr:`Batch.source`, and the sizes to train on.
+_Data = dict[str, tuple[str, tuple[int | None, ...]]]
+
+
+def _find_recorded(experiment: Experiment, records: Iterable[Record]) -> _Data:
     """Data sets and sizes with results; those of the complete data take precedence over those of a subset."""
     sources: dict[str, str] = {}
     sizes: dict[str, set[int | None]] = {}
@@ -268,51 +269,46 @@ def _find_recorded(
         if name in experiment.datasets and (name not in sources or source == "complete"):
             sources[name] = source
         sizes.setdefault(name, set()).add(record["size"])
-    return sources, {name: tuple(size for size in experiment.sizes if size in sizes[name]) for name in sources}
+    return {
+        name: (source, tuple(size for size in experiment.sizes if size in sizes[name]))
+        for name, source in sources.items()
+    }
 
 
-def _sources(
+def _find_data(
     experiment: Experiment, resources: Resources, on_download: OnDownload
-) -> tuple[dict[str, str], dict[str, str]]:
-    """Available data, and how to get the missing; downloads happen here, once, and not in each worker."""
-    sources, skipped = {}, {}
+) -> tuple[_Data, dict[str, str], dict[str, str]]:
+    """Available data, how to get what is missing, and messages about sizes for which a data set has too few rows.
+
+    Downloads happen here, once, and not in each worker.
+    """
+    found: _Data = {}
+    skipped, too_large = {}, {}
     for name in experiment.datasets:
         try:
-            sources[name] = experiment.find_data(name, resources, on_download)
+            source = experiment.find_data(name, resources, on_download)
         except MissingDataError as error:
             skipped[name] = str(error)
-    return sources, skipped
-
-
-def _available(
-    experiment: Experiment, datasets: list[str], resources: Resources
-) -> tuple[dict[str, tuple[int | None, ...]], dict[str, str]]:
-    """Sizes for which each data set has enough rows, and a message about the others."""
-    if experiment.available_rows is None:
-        return dict.fromkeys(datasets, experiment.sizes), {}
-    available, too_large = {}, {}
-    for name in datasets:
-        try:
-            rows = experiment.available_rows(name, resources)
-        except ValueError:  # damaged: its batches report it, and the others run
-            available[name] = experiment.sizes
             continue
-        available[name] = tuple(size for size in experiment.sizes if size is None or size <= rows)
-        beyond = [f"{size:,}" for size in experiment.sizes if size is not None and size > rows]
-        if beyond:
-            too_large[name] = f"{name} has {rows:,} training rows here: no runs on {', '.join(beyond)}."
-    return available, too_large
+        sizes = experiment.sizes
+        if experiment.available_rows is not None:
+            with contextlib.suppress(ValueError):  # damaged: its batches report it, and the others run
+                rows = experiment.available_rows(name, resources)
+                sizes = tuple(size for size in experiment.sizes if size is None or size <= rows)
+                if beyond := [f"{size:,}" for size in experiment.sizes if size not in sizes]:
+                    too_large[name] = f"{name} has {rows:,} training rows here: no runs on {', '.join(beyond)}."
+        found[name] = source, sizes
+    return found, skipped, too_large
 
 
-def _whole_batches(
-    experiment: Experiment, sources: dict[str, str], available: dict[str, tuple[int | None, ...]]
-) -> list[Batch]:
+def _whole_batches(experiment: Experiment, data: _Data) -> list[Batch]:
     """All runs on available data, by data set, model and size: runs side by side have the same number of rows."""
-    runs = [run for run in experiment.runs() if run.dataset in sources and run.size in available[run.dataset]]
+    runs = [run for run in experiment.runs() if run.dataset in data and run.size in data[run.dataset][1]]
     whole = []
     for (dataset, model, _), group in itertools.groupby(runs, key=lambda run: (run.dataset, run.model, run.size)):
         settings = as_json(dict(experiment.settings(model, dataset)), f"settings of {model!r}")
-        whole.append(Batch(experiment.name, dataset, model, settings, sources[dataset], tuple(group), experiment.trial))
+        source = data[dataset][0]
+        whole.append(Batch(experiment.name, dataset, model, settings, source, tuple(group), experiment.trial))
     return whole
 
 

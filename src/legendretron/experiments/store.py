@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from legendretron.experiments.experiment import Batch, Outcome, Record, Run, check_outcome
+from legendretron.experiments.experiment import Batch, Outcome, Record, Run
 
 DIGITS = 10
 DECIMALS = 12
@@ -76,7 +76,6 @@ class Store:
         command : str
             Command that repeats it.
         """
-        outcome = check_outcome(outcome, len(batch.runs))
         content = {
             "experiment": batch.experiment,
             "dataset": batch.dataset,

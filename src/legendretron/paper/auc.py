@@ -7,7 +7,6 @@ import time
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +25,12 @@ from legendretron.experiments.rendering import (
     described,
     draw_dots,
     markdown_table,
-    read_csv,
-    write_report,
+    report_of,
 )
 from legendretron.experiments.results import Mean, Results, in_order
 from legendretron.experiments.store import round_difference
 from legendretron.paper import data as paper_data
+from legendretron.paper.published import published
 from legendretron.trons import (
     BregmanTronClassifier,
     GLMTronClassifier,
@@ -184,32 +183,21 @@ NOTABLE = 1.0
 MEASURED = {"brier": 4, "log_loss": 4, "cpu_seconds": 0}
 
 
-def published_auc() -> dict[tuple[str, str], float]:
-    """The paper's test AUCs in % by data set (``mnist``, ``fashion-mnist``) and method."""
-    columns = {"mnist": "mnist_auc", "fashion-mnist": "fmnist_auc"}
-    names = {"Logistic regression": "logistic regression"}
-    return {
-        (dataset, names.get(row["method"], row["method"])): float(row[column])
-        for row in read_csv(files(__package__) / "published_auc.csv")
-        for dataset, column in columns.items()
-    }
-
-
 def comparison(records: Sequence[Record]) -> list[dict[str, Any]]:
     """One row for each problem and method: means over seeds, the paper's AUC, and the difference in points.
 
     The paper has one AUC for a data set and method. Variants of a method, named after a comma, are compared with it too,
     and so is every problem of a data set.
     """
-    paper = published_auc()
+    paper = published("auc")
     results = Results(in_order(records, dataset=list(PROBLEMS), model=list(METHODS)), "dataset", "model")
     rows = []
     for cell, seeds in results.cells.items():
         auc = results.mean(cell, "auc")
         assert auc is not None
-        published = paper[source_of(cell[0]), cell[1].split(",")[0]]
+        theirs = paper[source_of(cell[0]), 0.0, cell[1].split(",")[0]].value
         row: dict[str, Any] = {"problem": results.facts(cell[0])["label"], "method": cell[1], "seeds": len(seeds)}
-        row |= {"auc": auc, "paper": published, "difference": round_difference(auc.value - published)}
+        row |= {"auc": auc, "paper": theirs, "difference": round_difference(auc.value - theirs)}
         row |= {name: results.mean(cell, name) for name in MEASURED}
         rows.append({**row, "n_iter": max(run["n_iter"] for run in seeds.values())})
     return rows
@@ -253,13 +241,6 @@ def picture(rows: list[dict[str, Any]], path: Path) -> Path:
     return draw_dots(dots, path, "test AUC (%)")
 
 
-def report(records: list[Record], folder: Path) -> list[Path]:
-    """Write ``table_auc.md``, ``.csv`` and ``.png`` into a folder."""
-    rows = comparison(records)
-    drawn = picture(rows, folder / "table_auc.png")
-    return write_report(folder, "table_auc", markdown(rows, records), rows, drawn)
-
-
 def execute(batch: Batch, resources: Resources) -> Outcome:
     """Train on all training images, on the CPU, and score the test images."""
     if batch.source != "complete":
@@ -282,7 +263,7 @@ TABLE_AUC = Experiment(
     models=tuple(METHODS),
     settings=recipe,
     execute=execute,
-    report=report,
+    report=report_of("table_auc", comparison, markdown, picture),
     find_data=find_data,
     cost=lambda run: SECONDS[run.model],
 )

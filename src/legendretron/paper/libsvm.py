@@ -6,7 +6,6 @@ They are compared with both models with tuned penalties, and with the default ``
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +26,11 @@ from legendretron.experiments.rendering import (
     draw_dots,
     is_trial,
     markdown_table,
-    read_csv,
-    write_report,
+    report_of,
 )
 from legendretron.experiments.results import Mean, Results, add_holm, verdict
 from legendretron.paper.data import find_data, load_prepared
+from legendretron.paper.published import published
 
 #: Level of the paper's t-tests.
 LEVEL = 0.01
@@ -43,26 +42,6 @@ TESTS = {
     "paired": (PAPERS, "paired"),
     "tuned, paired": (TUNED, "tuned"),
 }
-#: Runs behind each of the paper's cells; its ± is their standard error.
-REPETITIONS = 20
-_PUBLISHED = files(__package__) / "published_libsvm.csv"
-
-
-def published_accuracies() -> dict[tuple[str, float, str], Mean]:
-    """The paper's test accuracies in % by data set, noise level and model."""
-    return {
-        (row["dataset"], float(row["eta"]), model): Mean(
-            float(row[f"{column}_accuracy"]), float(row[f"{column}_se"]), REPETITIONS
-        )
-        for row in read_csv(_PUBLISHED)
-        for model, column in zip(PAPERS, ("lt", "mlr"), strict=True)
-    }
-
-
-def published_better() -> dict[tuple[str, float], str]:
-    """Which model the paper prints in bold, better at 99 %, by data set and noise level; empty for none."""
-    names = {"LT": PAPERS[0], "MLR": PAPERS[1], "": ""}
-    return {(row["dataset"], float(row["eta"])): names[row["better_at_99"]] for row in read_csv(_PUBLISHED)}
 
 
 def comparison(records: Sequence[Record]) -> list[dict[str, Any]]:
@@ -72,7 +51,7 @@ def comparison(records: Sequence[Record]) -> list[dict[str, Any]]:
     independent, as the paper does; ``paired`` knows that both models saw the same splits, and so does ``tuned, paired``,
     which compares the tuned ones. Holm's correction is over all rows of the table, for each test.
     """
-    paper = published_accuracies()
+    paper = published("libsvm")
     results = Results(records, "dataset", "noise", "model")
     rows = []
     for dataset, noise in dict.fromkeys(cell[:2] for cell in results.cells):
@@ -83,14 +62,14 @@ def comparison(records: Sequence[Record]) -> list[dict[str, Any]]:
             ours = results.mean((dataset, noise, model), "accuracy")
             assert ours is not None
             row |= {f"{model}: seeds": ours.n, f"{model}: accuracy": ours}
-            published = paper.get((dataset, noise, model))
-            if published is not None and data["source"] == "complete":  # the paper is not about subsets
-                gaps = ours.value - published.value, ours.error - published.error
+            theirs = paper.get((dataset, noise, model))
+            if theirs is not None and data["source"] == "complete":  # the paper is not about subsets
+                gaps = ours.value - theirs.value, ours.error - theirs.error
                 row |= {
-                    f"{model}: paper": published,
-                    f"{model}: difference in standard errors": ours.minus(published),
+                    f"{model}: paper": theirs,
+                    f"{model}: difference in standard errors": ours.minus(theirs),
                     # within two combined standard errors, or one point
-                    f"{model}: reproduced": bool(abs(ours.minus(published)) <= 2.0 or abs(gaps[0]) <= 1.0),
+                    f"{model}: reproduced": bool(abs(ours.minus(theirs)) <= 2.0 or abs(gaps[0]) <= 1.0),
                     # rounded to the paper's two digits, a half either way
                     f"{model}: to the digit": all(abs(gap) <= 0.005 + 1e-9 for gap in gaps),
                 }
@@ -117,15 +96,15 @@ def _means(row: dict[str, Any], model: str) -> tuple[Mean | None, Mean | None]:
 
 def _cells(row: dict[str, Any], model: str) -> tuple[str, str, str]:
     """Ours, the paper's, and the difference in standard errors, in bold where it is not reproduced."""
-    ours, published = _means(row, model)
-    if ours is None or published is None:
+    ours, theirs = _means(row, model)
+    if ours is None or theirs is None:
         return as_text(ours), "", "" if ours is None or row["source"] == "complete" else "subset"
     gap = f"{row[f'{model}: difference in standard errors']:+.1f}"
     if ours.n < 2:
         gap = ""  # one run has no error
     elif not row[f"{model}: reproduced"]:
         gap = f"**{gap}**"
-    return as_text(ours), as_text(published), gap
+    return as_text(ours), as_text(theirs), gap
 
 
 def markdown(rows: list[dict[str, Any]], records: Sequence[Record]) -> list[str]:
@@ -179,27 +158,21 @@ def _of_tuning(records: Sequence[Record]) -> list[str]:
     return ["\n".join(lines)] if lines else []
 
 
-def picture(rows: list[dict[str, Any]], models: Sequence[str], path: Path) -> Path:
-    """Ours and the paper's for every data set, one panel per noise level; in the order of the models."""
+def picture(rows: list[dict[str, Any]], path: Path) -> Path:
+    """Ours and the paper's for every data set, one panel per noise level."""
+    end = ": accuracy"
+    models = dict.fromkeys(name.removesuffix(end) for row in rows for name in row if name.endswith(end))
     dots: dict[str, dict[str, dict[str, Mean]]] = {}
     for level in sorted({row["noise"] for row in rows}):
         panel = dots.setdefault(f"{100 * level:g}% of training labels flipped", {})
         for row in (row for row in rows if row["noise"] == level):
             for model in models:
-                ours, published = _means(row, model)
+                ours, theirs = _means(row, model)
                 if ours:
                     panel.setdefault(model, {})[row["label"]] = ours
-                if published:
-                    panel.setdefault(f"{model}, paper", {})[row["label"]] = published
+                if theirs:
+                    panel.setdefault(f"{model}, paper", {})[row["label"]] = theirs
     return draw_dots(dots, path, "test accuracy (%)", xlim=(0, 100))
-
-
-def report(records: list[Record], folder: Path) -> list[Path]:
-    """Write ``table_libsvm.md``, ``.csv`` and ``.png`` into a folder."""
-    rows = comparison(records)
-    models = list(dict.fromkeys(record["model"] for record in records))
-    drawn = picture(rows, models, folder / "table_libsvm.png")
-    return write_report(folder, "table_libsvm", markdown(rows, records), rows, drawn)
 
 
 def split_rows(n_rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -327,7 +300,7 @@ TABLE_LIBSVM = Experiment(
     models=MODELS,
     settings=recipe,
     execute=execute_splits,
-    report=report,
+    report=report_of("table_libsvm", comparison, markdown, picture),
     seeds=20,
     noise=(0.0, 0.2, 0.5),
     side_by_side=MODELS,

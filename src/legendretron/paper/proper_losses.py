@@ -31,6 +31,7 @@ from legendretron.paper.auc import (
 )  # fmt: skip
 from legendretron.plots.axes import LINES, axes_or_new
 from legendretron.plots.chart import Chart, Line
+from legendretron.plots.models import inverse_link
 from legendretron.trons import SlIsotronClassifier
 
 #: Predicted probabilities of class 1 at which losses are tabulated, 1/2 in the middle.
@@ -288,15 +289,9 @@ def shape_of_link(estimator: BaseEstimator, data: BinaryImages) -> dict[str, flo
     else:
         z = estimator.linear_predictor(data.X_test)
         low, high = z.min(), z.max()
-    if hasattr(estimator, "log_odds"):  # near 0 and 1 probabilities would hide a fall
-        increasing = estimator.log_odds
-    elif hasattr(estimator, "inverse_link"):
-        increasing = estimator.inverse_link
-    else:
-
-        def increasing(z: np.ndarray) -> np.ndarray:
-            return estimator.link_.inverse(torch.as_tensor(z).unsqueeze(-1))[:, 0].numpy()
-
+    # near 0 and 1 probabilities would hide a fall
+    name = next((name for name in ("log_odds", "inverse_link") if hasattr(estimator, name)), None)
+    increasing = getattr(estimator, name) if name else lambda z: inverse_link(estimator.link_, z[:, None])[:, 0]
     found = monotonicity(increasing, np.linspace(low, high, _POINTS))
     return {"falling_share": round(found.falling_share, 6), "flat_share": round(found.flat_share, 6)}
 

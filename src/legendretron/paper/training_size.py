@@ -16,7 +16,7 @@ from legendretron.datasets import DATASETS, load_images
 from legendretron.estimators import LegendreTronClassifier, MultinomialLogisticClassifier
 from legendretron.experiments.experiment import Batch, Experiment, Outcome, Record, Resources, Run
 from legendretron.experiments.recipes import fit_recipe, make_estimator, make_recipe
-from legendretron.experiments.rendering import as_text, described, draw_curves, markdown_table, write_report
+from legendretron.experiments.rendering import as_text, described, draw_curves, markdown_table, report_of
 from legendretron.experiments.results import Mean, Results, add_holm, verdict
 from legendretron.paper.data import facts_of, find_data, pixel_features, training_images
 from legendretron.trons import ISGPLinkgisticClassifier
@@ -144,18 +144,15 @@ def markdown(rows: list[dict[str, Any]], records: Sequence[Record]) -> list[str]
     ]
 
 
-def report(records: list[Record], folder: Path) -> list[Path]:
-    """Write ``figure_training_size.md``, ``.csv`` and ``.png`` into a folder."""
-    rows, name = comparison(records), "figure_training_size"
+def picture(rows: list[dict[str, Any]], path: Path) -> Path:
+    """Mean accuracies against the number of training images, a panel for every data set."""
     curves: dict[str, dict[str, list[tuple[float, Mean]]]] = {}
     for row in rows:
         for model in SHORT:
             if mean := row.get(f"{model}: accuracy"):
                 curves.setdefault(row["label"], {}).setdefault(model, []).append((row["size"], mean))
     ticks = {size: f"{size:,}" for size in sorted({row["size"] for row in rows})}
-    axes = "training images", "test accuracy (%)"
-    drawn = draw_curves(curves, folder / f"{name}.png", axes, ticks, xscale="log")
-    return write_report(folder, name, markdown(rows, records), rows, drawn)
+    return draw_curves(curves, path, ("training images", "test accuracy (%)"), ticks, xscale="log")
 
 
 #: Strengths of the penalty that the tuned model chooses from, and the share of the training images held out for it.
@@ -276,7 +273,7 @@ FIGURE_TRAINING_SIZE = Experiment(
     models=(LEARNED, PLAIN, ISGP, TUNED),
     settings=recipe,
     execute=execute_sizes,
-    report=report,
+    report=report_of("figure_training_size", comparison, markdown, picture),
     seeds=5,
     # 7,000, since that many images of Kuzushiji-MNIST are available where the rest is missing
     sizes=(500, 2000, 7000, 20000, 60000),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +21,12 @@ from legendretron.experiments.rendering import (
     described,
     draw_dots,
     markdown_table,
-    read_csv,
-    write_report,
+    report_of,
 )
 from legendretron.experiments.results import Mean, Results, add_holm, verdict
 from legendretron.experiments.store import round_difference
 from legendretron.paper.data import facts_of, find_data
+from legendretron.paper.published import published
 from legendretron.paper.vgg_network import VGG5, VGGTron, log_probabilities, train_network
 
 #: The network that others are compared with.
@@ -36,20 +35,13 @@ LEVEL = 0.01
 MEASURES = ("accuracy", "log_loss", "calibration_error", "training_seconds")
 
 
-def published_vgg() -> dict[tuple[str, str], float]:
-    """The paper's test accuracies in % by data set (``mnist``, ``fashion-mnist``, ``kmnist``) and network."""
-    columns = {"mnist": "mnist_accuracy", "fashion-mnist": "fmnist_accuracy", "kmnist": "kmnist_accuracy"}
-    rows = read_csv(files(__package__) / "published_vgg.csv")
-    return {(dataset, row["method"]): float(row[column]) for row in rows for dataset, column in columns.items()}
-
-
 def comparison(records: Sequence[Record]) -> list[dict[str, Any]]:
     """One row for each data set and network: means, the paper's accuracy, differences to VGG of the same seeds, and tests.
 
     ``paired`` takes runs of the same seed together, which start from the same convolutions; ``welch`` takes all runs as
     independent. Holm's correction is over all rows of the table.
     """
-    paper = published_vgg()
+    paper = {(dataset, model): found.value for (dataset, _, model), found in published("vgg").items()}
     results = Results(records, "dataset", "model")
     rows: list[dict[str, Any]] = []
     for (dataset, model), own in results.cells.items():
@@ -80,13 +72,13 @@ def _verdict(row: dict[str, Any], test: str) -> str:
 
 def _line(row: dict[str, Any]) -> list[str]:
     complete = row["source"] == "complete"
-    published = "" if row["paper"] is None else f"{row['paper']:.2f}"
+    theirs = "" if row["paper"] is None else f"{row['paper']:.2f}"
     off = "" if row["paper"] is None else (f"{row['accuracy'].value - row['paper']:+.2f}" if complete else "subset")
     return [
         row["label"],
         row["model"],
         as_text(row["accuracy"]),
-        published,
+        theirs,
         off,
         as_text(row.get("accuracy minus VGG"), 3, "+"),
         f"{row['paper minus VGG']:+.2f}" if "paper minus VGG" in row else "",
@@ -134,13 +126,6 @@ def picture(rows: list[dict[str, Any]], path: Path) -> Path:
         if row["paper"] is not None and row["source"] == "complete":  # a part of the images is another problem
             panel.setdefault("paper", {})[row["model"]] = Mean(row["paper"], math.nan, 1)
     return draw_dots(dots, path, "test accuracy (%)")
-
-
-def report(records: list[Record], folder: Path) -> list[Path]:
-    """Write ``table_vgg.md``, ``.csv`` and ``.png`` into a folder."""
-    rows = comparison(records)
-    drawn = picture(rows, folder / "table_vgg.png")
-    return write_report(folder, "table_vgg", markdown(rows, records), rows, drawn)
 
 
 #: The final weights are tested: nothing is chosen on test data.
@@ -231,7 +216,7 @@ TABLE_VGG = Experiment(
     models=tuple(NETWORKS),
     settings=recipe,
     execute=execute_networks,
-    report=report,
+    report=report_of("table_vgg", comparison, markdown, picture),
     seeds=5,
     find_data=find_data,
 )

@@ -6,13 +6,12 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.utils.validation import check_is_fitted
 
 from legendretron._internal.parameters import check_choice
 from legendretron.calibration.prediction_sets import SetCalibration
 from legendretron.plots.axes import COLORS, add_legend_below
 from legendretron.plots.chart import Chart, Display, Line
-from legendretron.plots.models import core, single
+from legendretron.plots.models import core_with
 
 
 class LabelQualityDisplay(Display):
@@ -91,13 +90,7 @@ class LabelQualityDisplay(Display):
         ax : matplotlib axes, optional
             Where to draw.
         """
-        model, X = core(single(cls.__name__, estimator), X)
-        check_is_fitted(model)
-        if not hasattr(model, "label_quality"):
-            raise ValueError(
-                "estimator must have label_quality, as LegendreTronClassifier and MultinomialLogisticClassifier do, "
-                f"got {type(model).__name__} without label_quality."
-            )
+        model, X = core_with(cls.__name__, "label_quality", estimator, X)
         return cls(model.label_quality(X, y, cv), threshold, wrong).plot(ax=ax)
 
     def chart(self) -> Chart:
@@ -179,12 +172,7 @@ class PredictionSetDisplay(Display):
         **how
             ``score``, ``randomized``, ``by_class`` and ``cautious`` of ``predict_set``.
         """
-        model, X = core(single(cls.__name__, estimator), X)
-        if not hasattr(model, "predict_set"):
-            raise ValueError(
-                f"estimator must have predict_set, as LegendreTronClassifier does, got {type(model).__name__} "
-                "without predict_set."
-            )
+        model, X = core_with(cls.__name__, "predict_set", estimator, X)
         for name in how:
             check_choice("how", name, ("score", "randomized", "by_class", "cautious"))
         if len(unknown := np.setdiff1d(y, model.classes_)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from numbers import Integral
 from typing import Any
 
@@ -121,12 +121,15 @@ class LinkDisplay(Display):
         check_choice("unit", unit, ("own", "sigmoid"))
         check_open_unit("level", level)
         check_integer("n_samples", n_samples, 1)
-        models = {}
+        links, units, data, seconds = {}, {}, {}, set()
         for key, given in name_models("estimator", estimator, name).items():
             model, features = core(given, X)
-            models[key] = _Curve(key, model, features, n_samples, random_state)
-        units = {key: curve.sigmoid_unit() if unit == "sigmoid" else (0.0, 1.0) for key, curve in models.items()}
-        data = {} if X is None else {key: (models[key].data() - shift) / scale for key, (shift, scale) in units.items()}
+            links[key] = link = _sampled_link(key, model, n_samples, random_state)
+            seconds.add(format_label(model.classes_.tolist()[1]))
+            units[key] = _find_unit(key, link) if unit == "sigmoid" else (0.0, 1.0)
+            if X is not None:
+                shift, scale = units[key]
+                data[key] = (predictors(model, features).numpy().ravel() - shift) / scale
         if z is None:
             if unit == "own" and not data:
                 raise ValueError("z or X must be given with unit='own', to set the range of the plot.")
@@ -139,12 +142,11 @@ class LinkDisplay(Display):
         z = np.asarray(z, dtype=float)
         curves, bands = {}, {}
         for key, (shift, scale) in units.items():
-            own = models[key].probabilities(shift + scale * z)
+            own = links[key](shift + scale * z)
             curves[key] = own.mean(0)
             if len(own) > 1:
                 low, high = np.quantile(own, [(1 - level) / 2, (1 + level) / 2], axis=0)
                 bands[key] = (low, high)
-        seconds = {format_label(curve.model.classes_.tolist()[1]) for curve in models.values()}
         of = seconds.pop() if len(seconds) == 1 else "the second class"
         return cls(z, curves, bands, data, of, unit).plot(ax=ax)
 
@@ -168,44 +170,33 @@ class LinkDisplay(Display):
         return Chart(*axes, lines, "Learned inverse links", ends, (lowest, 1.03))
 
 
-class _Curve:
-    """The inverse link of a fitted classifier of two classes, or samples of it."""
-
-    def __init__(self, name: str, model: Any, X: Any, n_samples: int, random_state: Any) -> None:
-        check_is_fitted(model)
-        if len(model.classes_) != 2:
-            raise ValueError(
-                f"LinkDisplay is for two classes, but {name!r} has {len(model.classes_)}; ProbabilityMapDisplay draws a link "
-                "of three classes."
-            )
-        if not hasattr(model, "inverse_link"):
-            link_of(model)  # which raises an error if there is none
-        self.name, self.model, self.X, self._n_samples = name, model, X, n_samples
-        # the same samples in every call
-        fixed = (
-            random_state if isinstance(random_state, Integral) else check_random_state(random_state).randint(2**31 - 1)
+def _sampled_link(name: str, model: Any, n_samples: int, random_state: Any) -> Callable[[np.ndarray], np.ndarray]:
+    """Return the inverse link of a fitted classifier, or samples of it, as a function ``(m,) -> (samples, m)``."""
+    check_is_fitted(model)
+    if len(model.classes_) != 2:
+        raise ValueError(
+            f"LinkDisplay is for two classes, but {name!r} has {len(model.classes_)}; ProbabilityMapDisplay draws a link "
+            "of three classes."
         )
-        self._seed = int(fixed)
+    if hasattr(model, "sample_log_odds"):
+        seed = (
+            check_random_state(random_state).randint(2**31 - 1)
+            if not isinstance(random_state, Integral)
+            else random_state
+        )
+        return lambda z: expit(model.sample_log_odds(z, n_samples, int(seed)))  # the same samples in every call
+    if hasattr(model, "inverse_link"):
+        return lambda z: np.asarray(model.inverse_link(z))[None]
+    link = link_of(model)
+    return lambda z: inverse_link(link, z[:, None])[None, :, 0]  # a link of two classes has the second first
 
-    def data(self) -> np.ndarray:
-        """Predictors of the rows."""
-        return predictors(self.model, self.X).numpy().ravel()
 
-    def probabilities(self, z: np.ndarray) -> np.ndarray:
-        """Probabilities of the second class at predictors ``(m,)``: ``(samples, m)``."""
-        if hasattr(self.model, "sample_log_odds"):
-            samples: np.ndarray = expit(self.model.sample_log_odds(z, self._n_samples, self._seed))
-            return samples
-        if hasattr(self.model, "inverse_link"):
-            return np.asarray(self.model.inverse_link(z))[None]
-        return inverse_link(link_of(self.model), z[:, None])[None, :, 0]  # a link of two classes has the second first
-
-    def sigmoid_unit(self) -> tuple[float, float]:
-        """Return shift and scale: the predictor is ``shift + scale * z`` for ``z`` in the sigmoid's unit."""
-        found = sigmoid_unit(lambda z: self.probabilities(z).mean(0))
-        if found is None:
-            raise ValueError(
-                f"the link of {self.name!r} does not rise from a probability of 1/4 to 3/4, so it cannot be drawn in "
-                "the sigmoid's unit; use unit='own'."
-            )
-        return found
+def _find_unit(name: str, link: Callable[[np.ndarray], np.ndarray]) -> tuple[float, float]:
+    """Return shift and scale of the sigmoid's unit, see :func:`sigmoid_unit`."""
+    found = sigmoid_unit(lambda z: link(z).mean(0))
+    if found is None:
+        raise ValueError(
+            f"the link of {name!r} does not rise from a probability of 1/4 to 3/4, so it cannot be drawn in the sigmoid's "
+            "unit; use unit='own'."
+        )
+    return found

@@ -18,6 +18,9 @@ from legendretron.links import Link
 from legendretron.losses import ProperLoss
 from legendretron.simplex import append_reference
 
+#: Classifiers that have what most displays draw, for errors.
+_OWNERS = "LegendreTronClassifier and MultinomialLogisticClassifier"
+
 
 def name_models(what: str, given: Any, name: str | None = None) -> dict[str, Any]:
     """Return one or several models by name; those in a list are named after their class."""
@@ -69,15 +72,23 @@ def core(estimator: Any, X: Any = None) -> tuple[Any, Any]:
             return estimator, X
 
 
+def core_with(display: str, attribute: str, estimator: Any, X: Any = None) -> tuple[Any, Any]:
+    """As :func:`core`, for a display of one fitted estimator whose class has an attribute."""
+    model, X = core(single(display, estimator), X)
+    check_is_fitted(model)
+    if not hasattr(type(model), attribute):  # not of the object: some properties raise
+        raise ValueError(
+            f"estimator must have {attribute}, as {_OWNERS} do, got {type(model).__name__} without {attribute}."
+        )
+    return model, X
+
+
 def link_of(estimator: Any) -> Link:
     """Return the link of a fitted classifier."""
     check_is_fitted(estimator)
     link = getattr(estimator, "link_", None)
     if not isinstance(link, Link):
-        raise ValueError(
-            f"estimator must have a link, as LegendreTronClassifier and MultinomialLogisticClassifier do, got "
-            f"{type(estimator).__name__} without link_."
-        )
+        raise ValueError(f"estimator must have a link, as {_OWNERS} do, got {type(estimator).__name__} without link_.")
     return link
 
 

@@ -41,19 +41,13 @@ class Predictions:
             raise ValueError(f"name is for a single model; several are named by their keys, got name={name!r}.")
         self.tables = {key: _table(key, p) for key, p in name_models("predictions", dict(predictions)).items()}
         n_columns = next(iter(self.tables.values())).shape[1]
-        rows = {key: len(p) for key, p in self.tables.items()}
-        if wrong := {key: n for key, n in rows.items() if n != len(np.atleast_1d(np.asarray(y)))}:
-            key, n = next(iter(wrong.items()))
-            raise ValueError(
-                f"y must have a label for each row of predictions, got {np.size(y)} labels and {n} rows of {key!r}."
-            )
-        self.columns, self.classes = as_columns(y, n_columns, classes)
         for key, p in self.tables.items():
-            if p.shape != (len(self.columns), n_columns):
+            if p.shape != (np.size(y), n_columns):
                 raise ValueError(
-                    f"predictions of {key!r} must have shape {(len(self.columns), n_columns)}, as the labels and the other "
-                    f"models have, got {p.shape}."
+                    f"predictions of {key!r} must have shape {(np.size(y), n_columns)}, a row for each label in y and the "
+                    f"columns of the first model, got {p.shape}."
                 )
+        self.columns, self.classes = as_columns(y, n_columns, classes)
 
     @classmethod
     def of(cls, estimator: Any, X: Any, y: ArrayLike, name: str | None = None) -> Predictions:
@@ -77,29 +71,26 @@ class Predictions:
         return found[0]
 
     def curves(self, kind: str, column: int | None, settings: Mapping[str, Any]) -> dict[str, Curve]:
-        """Return the curve of each model; see :func:`reliability_curve`."""
-        return {key: reliability_curve(self.columns, p, kind, column, settings) for key, p in self.tables.items()}
-
-
-def reliability_curve(
-    y: np.ndarray, p: np.ndarray, kind: str, column: int | None, settings: Mapping[str, Any]
-) -> Curve:
-    """Return a binned or a smooth curve, by the settings that users gave: ``strategy``, and those of its function."""
-    rest = dict(settings)
-    strategy = check_choice("strategy", rest.pop("strategy", "binned"), tuple(_SETTINGS))
-    for name in rest:
-        of = [other for other, names in _SETTINGS.items() if name in names]
-        if not of:
-            known = ", ".join(dict.fromkeys(["strategy", *(own for names in _SETTINGS.values() for own in names)]))
-            raise TypeError(
-                f"ReliabilityDisplay and ClasswiseReliabilityDisplay have no argument {name!r}; those of their curves are "
-                f"{known}."
-            )
-        if strategy not in of:
-            raise ValueError(f"{name} is for strategy={of[0]!r}, got {name}={rest[name]!r} with strategy={strategy!r}.")
-    if strategy == "binned":
-        return calibration_curve(y, p, kind=kind, column=column, **{"n_bins": _BINS, **rest})
-    return smooth_calibration_curve(y, p, kind=kind, column=column, **rest)
+        """Return the curve of each model, by the settings that users gave: ``strategy``, and those of its function."""
+        rest = dict(settings)
+        strategy = check_choice("strategy", rest.pop("strategy", "binned"), tuple(_SETTINGS))
+        for name in rest:
+            of = [other for other, names in _SETTINGS.items() if name in names]
+            if not of:
+                known = ", ".join(dict.fromkeys(["strategy", *(own for names in _SETTINGS.values() for own in names)]))
+                raise TypeError(
+                    f"ReliabilityDisplay and ClasswiseReliabilityDisplay have no argument {name!r}; those of their curves "
+                    f"are {known}."
+                )
+            if strategy not in of:
+                raise ValueError(
+                    f"{name} is for strategy={of[0]!r}, got {name}={rest[name]!r} with strategy={strategy!r}."
+                )
+        draw: Any = calibration_curve if strategy == "binned" else smooth_calibration_curve
+        usual = {"n_bins": _BINS} if strategy == "binned" else {}
+        return {
+            key: draw(self.columns, p, kind=kind, column=column, **(usual | rest)) for key, p in self.tables.items()
+        }
 
 
 def _table(name: str, p: Any) -> np.ndarray:

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from legendretron._internal.parameters import spell
 from legendretron.plots.axes import COLORS, MARKERS, marker_of
 from legendretron.plots.chart import Chart, Display, Line
-from legendretron.plots.models import core, name_models, single
+from legendretron.plots.models import core, core_with, name_models
 from legendretron.training import History
 from legendretron.tuning.table import COLUMNS
 
@@ -156,13 +156,7 @@ class TuningDisplay(Display):
         ax : matplotlib axes, optional
             Where to draw.
         """
-        model, _ = core(single(cls.__name__, estimator))
-        check_is_fitted(model)
-        if not hasattr(type(model), "tuning_"):
-            raise ValueError(
-                "estimator must choose its penalties, as LegendreTronClassifier and MultinomialLogisticClassifier "
-                f"do, got {type(model).__name__} without tuning_."
-            )
+        model, _ = core_with(cls.__name__, "tuning_", estimator)
         return cls(model.tuning_).plot(ax=ax)
 
     def chart(self) -> Chart:

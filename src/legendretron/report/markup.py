@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import jinja2
 from markupsafe import Markup
+
+from legendretron.diagnostics.intervals import Estimate
 
 
 @functools.cache
@@ -74,6 +76,17 @@ def rows_in_words(count: int) -> str:
     return f"{count:,} row{'' if count == 1 else 's'}"
 
 
+def between(found: Estimate, text: Callable[[float], str] = number) -> str:
+    """Return an interval.
+
+    Examples
+    --------
+    >>> between(Estimate(0.5, 0.4, 0.6))
+    '0.400 to 0.600'
+    """
+    return f"{text(found.low)} to {text(found.high)}"
+
+
 class Cell(NamedTuple):
     """A cell of a table: its text, what is in small print below it, and the value to sort by."""
 
@@ -86,6 +99,11 @@ class Cell(NamedTuple):
     def of(cls, value: float, shown: str | None = None, small: str = "") -> Cell:
         """Return a cell of a number."""
         return cls(number(value) if shown is None else shown, float(value), small=small)
+
+    @classmethod
+    def estimate(cls, found: Estimate, text: Callable[[float], str] = number) -> Cell:
+        """Return a cell of a number with its interval in small print."""
+        return cls.of(found.value, text(found.value), between(found, text))
 
     @classmethod
     def share(cls, value: float) -> Cell:

@@ -13,20 +13,18 @@ from scipy.sparse.linalg import LinearOperator, eigsh
 from scipy.special import logit
 from sklearn.base import BaseEstimator
 from sklearn.utils.extmath import safe_sparse_dot
-from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_is_fitted
 
-from legendretron._internal.labels import check_labels
 from legendretron._internal.sklearn_compat import (
     Classifier,
     Interval,
     StrOptions,
     check_features,
-    check_sample_weight,
     restore_on_error,
     validates_parameters,
 )
-from legendretron.estimators.fit_data import apply_class_weight, swap_classes
+from legendretron.estimators.fit_data import check_rows, swap_classes
 from legendretron.estimators.standardization import Standardizer
 from legendretron.links import Link, SoftmaxLink
 from legendretron.losses import CanonicalLoss
@@ -128,17 +126,13 @@ class BinaryLinkLearner(Classifier, BaseEstimator, ABC):  # type: ignore[misc]
         self
         """
         with restore_on_error(self):
-            check_labels(y)
-            X, y = check_features(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32])
-            check_classification_targets(y)
-            weight = check_sample_weight(sample_weight, X)
-            classes = np.unique(y)
+            types = [np.float64, np.float32]
+            data = check_rows(self, X, y, sample_weight, partial=True, accept_sparse="csr", dtype=types)
+            X, y, weight, classes = data.X, data.y, data.weight, data.classes
             self._check_classes(classes, y)
-            weight = apply_class_weight(self.class_weight, y, weight)
             # rows of weight zero are left out
-            rows = np.flatnonzero(weight > 0)
-            if len(rows) < len(y):
-                X, y, weight = X[rows], y[rows], weight[rows]
+            if len(data.rows) < len(y):
+                X, y, weight = X[data.rows], y[data.rows], weight[data.rows]
                 if len(np.unique(y)) < 2:
                     raise ValueError("sample_weight and class_weight leave samples of only one class; two are needed.")
             X, y, weight = self._arrange(X, y, weight)
@@ -291,12 +285,8 @@ class TronDescent(BinaryLinkLearner):
         self.verbose = verbose
 
     @abstractmethod
-    def _next_link(self, link: Any, z: np.ndarray, y: np.ndarray, weight: np.ndarray) -> Any:
-        """Link for the predictors ``z``, given the one before, at first softmax+."""
-
-    @abstractmethod
-    def _apply(self, link: Any, z: np.ndarray) -> np.ndarray:
-        """Inverse link at predictors."""
+    def _next_link(self, link: Any, z: np.ndarray, y: np.ndarray, weight: np.ndarray) -> tuple[Any, np.ndarray]:
+        """Link for the predictors ``z``, given the one before, at first softmax+, and its probabilities there."""
 
     @abstractmethod
     def _steepest(self, link: Any) -> float:
@@ -314,8 +304,7 @@ class TronDescent(BinaryLinkLearner):
         # there, for they are sized by the features.
         w[-1] = logit(weight @ y)
         z = design.predictor(w)
-        link = self._next_link(SoftmaxLink(2), z, y, weight)
-        p = self._apply(link, z)
+        link, p = self._next_link(SoftmaxLink(2), z, y, weight)
         best, best_link = w, link
         stopping = EarlyStopping(float(self.tol), int(self.n_iter_no_change))
         self.history_ = History()
@@ -329,8 +318,7 @@ class TronDescent(BinaryLinkLearner):
                     f"learning_rate={self.learning_rate!r} is too large for features of this size: the predictors "
                     "overflowed. Use learning_rate='auto' or standardize=True."
                 )
-            link = self._next_link(link, z, y, weight)
-            p = self._apply(link, z)
+            link, p = self._next_link(link, z, y, weight)
             error = float((weight * (p - y) ** 2).sum())
             accuracy = (weight * ((p > 0.5) == (y > 0.5))).sum()
             self.history_.append(n_iter, [error], [np.nan], [accuracy], [rate], time.monotonic() - began)

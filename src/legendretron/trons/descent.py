@@ -74,12 +74,8 @@ class GLMTronClassifier(WithLink, TronDescent):
     True
     """
 
-    def _next_link(self, link: Any, z: np.ndarray, y: np.ndarray, weight: np.ndarray) -> Any:
-        return link
-
-    def _apply(self, link: Any, z: np.ndarray) -> np.ndarray:
-        p: np.ndarray = expit(z)
-        return p
+    def _next_link(self, link: Any, z: np.ndarray, y: np.ndarray, weight: np.ndarray) -> tuple[Any, np.ndarray]:
+        return link, expit(z)
 
     def _steepest(self, link: Any) -> float:
         return 0.25
@@ -159,13 +155,10 @@ class SlIsotronClassifier(TronDescent):
             class_weight=class_weight, standardize=standardize, verbose=verbose,
         )  # fmt: skip
 
-    def _next_link(self, link: Any, z: np.ndarray, y: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _next_link(self, link: Any, z: np.ndarray, y: np.ndarray, weight: np.ndarray) -> tuple[Any, np.ndarray]:
         u = lipschitz_isotonic(z, y, weight, upper=float(self.lipschitz))
         knots, first = np.unique(z, return_index=True)
-        return knots, u[first]
-
-    def _apply(self, link: tuple[np.ndarray, np.ndarray], z: np.ndarray) -> np.ndarray:
-        return np.interp(z, *link)
+        return (knots, u[first]), u
 
     def _steepest(self, link: Any) -> float:
         return float(self.lipschitz)
@@ -302,28 +295,31 @@ class BregmanTronClassifier(WithLink, TronDescent):
             )
         return super()._learn(*data)
 
-    def _next_link(self, link: Link, z: np.ndarray, y: np.ndarray, weight: np.ndarray) -> Link:
+    def _next_link(self, link: Link, z: np.ndarray, y: np.ndarray, weight: np.ndarray) -> tuple[Link, np.ndarray]:
         width = float(z.max() - z.min())
         if width == 0.0 and self.variant != "label":
-            return link  # all predictors tied: nothing to learn the link from
+            return link, _inverse(link, z)  # all predictors tied: nothing to learn the link from
         low, high = float(self.margin), 1.0 - float(self.margin)
         # half of the room at most is spent on the least slope
         lower = min(float(self.min_slope), (high - low) / (2 * width)) if width else float(self.min_slope)
         bounds = {"lower": lower, "upper": max(float(self.max_slope), lower), "y_min": low, "y_max": high}
         if self.variant == "label":
             u = lipschitz_isotonic(z, y, weight, **bounds)
-        elif self.variant == "approx":
-            u = clip_slopes(z, np.clip(self._apply(link, z), low, high), **bounds)
         else:
-            values = np.clip(self._apply(link, z), low, high)
-            u = bregman_projection(z, values, BregmanGenerator.of_link(link), weight, **bounds)
-        return PiecewiseLinearLink.from_points(z, u, int(self.n_knots))
-
-    def _apply(self, link: Link, z: np.ndarray) -> np.ndarray:
-        with torch.no_grad():
-            return link.inverse(torch.as_tensor(z).unsqueeze(-1))[:, 0].numpy()
+            values = np.clip(_inverse(link, z), low, high)
+            if self.variant == "approx":
+                u = clip_slopes(z, values, **bounds)
+            else:
+                u = bregman_projection(z, values, BregmanGenerator.of_link(link), weight, **bounds)
+        learned = PiecewiseLinearLink.from_points(z, u, int(self.n_knots))
+        return learned, _inverse(learned, z)
 
     def _steepest(self, link: Link) -> float:
         if self.variant == "label":
             return float(self.max_slope)
         return link.largest_slope if isinstance(link, PiecewiseLinearLink) else 0.25  # that of the sigmoid
+
+
+@torch.no_grad()
+def _inverse(link: Link, z: np.ndarray) -> np.ndarray:
+    return link.inverse(torch.as_tensor(z).unsqueeze(-1))[:, 0].numpy()

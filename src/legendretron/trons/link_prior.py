@@ -98,9 +98,8 @@ class IntegratedSquare(LinkPrior):
         load[:, 2:] = np.diag(self.scale)
         # f^2 = sum_m C_m cos(m theta), C_m = a^T B_m a
         j, i = np.meshgrid(np.arange(k), np.arange(k))
-        forms = np.zeros((self.waves + 1, k, k))
-        for m in range(self.waves + 1):
-            forms[m] = 0.5 * ((np.abs(i - j) == m).astype(float) + (i + j == m))
+        m = np.arange(self.waves + 1)[:, None, None]
+        forms = 0.5 * ((np.abs(i - j) == m).astype(float) + (i + j == m))
         of_xi = load.T @ forms @ load
         q = np.zeros((2 + self.waves, k + 2, k + 2))
         q[1] = of_xi[0]
@@ -130,6 +129,6 @@ class GaussianLogOdds(LinkPrior):
         q[1, 0, 0] = 1.0
         # the constant of the basis goes into the offset
         q[0, 0, 1] = q[0, 1, 0] = 0.5 * np.hypot(_OFFSET, self.scale[0])
-        for m in range(1, k):
-            q[1 + m, 0, 1 + m] = q[1 + m, 1 + m, 0] = 0.5 * self.scale[m]
+        m = np.arange(1, k)
+        q[1 + m, 0, 1 + m] = q[1 + m, 1 + m, 0] = 0.5 * self.scale[1:]
         return q

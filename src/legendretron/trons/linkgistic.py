@@ -297,11 +297,6 @@ class _EM:
         self.m_steps = int(owner.m_steps)
         self.n_samples, self.seed = int(owner.n_samples), seed
 
-    def noise(self, size: int) -> np.ndarray:
-        """Standard normal numbers ``(S, P)`` in pairs of opposite sign, which makes their mean exact."""
-        half = np.random.default_rng(self.seed).standard_normal(((self.n_samples + 1) // 2, size))
-        return np.concatenate([half, -half])
-
     def penalty(self, w: np.ndarray) -> float:
         return 0.5 * self.alpha * self.total * float(w[:-1] @ w[:-1])
 
@@ -337,7 +332,9 @@ class _EM:
 
     def _draws(self, prior: LinkPrior, posterior: Posterior) -> np.ndarray:
         """Coefficients ``(S, 2 + waves)`` of links drawn from the posterior."""
-        return np.ascontiguousarray(prior.coefficients(posterior.sample(self.noise(prior.n_latent))))
+        half = np.random.default_rng(self.seed).standard_normal(((self.n_samples + 1) // 2, prior.n_latent))
+        noise = np.concatenate([half, -half])  # pairs of opposite sign make the mean exact
+        return np.ascontiguousarray(prior.coefficients(posterior.sample(noise)))
 
     def _loss_of(self, prior: LinkPrior, c: np.ndarray) -> Callable[[np.ndarray], tuple[float, np.ndarray]]:
         """Mean expected loss of links with these coefficients, with the penalty, and its gradient in the weights."""

@@ -94,67 +94,56 @@ class TrigonometricLink(Link):
     def _check_buffers(self) -> None:
         c, (low, high) = self.coefficients, self.interval.tolist()
         grid = torch.linspace(low, high, _GRID, dtype=at_least_single(c).dtype, device=c.device)
-        t = self._odds(grid)
+        t = self._log_odds(grid.unsqueeze(-1)).squeeze(-1)
         # a flat spot is a rounding away from falling, so falls below rounding count as flat
         least = -max(1e-12, 16 * torch.finfo(c.dtype).eps) * (1.0 + t.abs().max())
         if not (float(c[1]) > 0 and low < high) or bool((t.diff() < least).any()):
             raise ValueError("coefficients must give log-odds that increase, where a link has an inverse; these fall.")
 
     def _angles(self, z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Angles of the waves ``(..., waves)`` at predictors ``(..., 1)``, their frequencies, and the middle."""
         low, high = self.interval.to(z.dtype)
         rate = torch.pi / (high - low)
         k = torch.arange(1, len(self.coefficients) - 1, dtype=z.dtype, device=z.device)
-        return (z.clamp(low, high) - low).unsqueeze(-1) * rate * k, rate * k, (low + high) / 2
+        return (z.clamp(low, high) - low) * rate * k, rate * k, (low + high) / 2
 
-    def _odds(self, z: Tensor) -> Tensor:
-        """Log-odds, ``(...) -> (...)``."""
+    def _log_odds(self, z: Tensor) -> Tensor:
         angles, _, middle = self._angles(z)
         c = self.coefficients.to(z.dtype)  # in half precision, computed in single
         waves = torch.sin(angles) if self.kind == "sine" else torch.cos(angles)
-        return c[0] + c[1] * (z - middle) + waves @ c[2:]
+        return c[0] + c[1] * (z - middle) + (waves @ c[2:]).unsqueeze(-1)
 
-    def _odds_slope(self, z: Tensor) -> Tensor:
-        angles, rate, _ = self._angles(z)
+    def _log_odds_slope(self, z: Tensor) -> Tensor:
+        angles, frequencies, _ = self._angles(z)
         waves = torch.cos(angles) if self.kind == "sine" else -torch.sin(angles)
         inside = (z >= self.interval[0]) & (z <= self.interval[1])
         c = self.coefficients.to(z.dtype)
-        return c[1] + inside * (waves @ (rate * c[2:]))
-
-    def _log_odds(self, z: Tensor) -> Tensor:
-        return self._odds(z.squeeze(-1)).unsqueeze(-1)
-
-    def _log_odds_slope(self, z: Tensor) -> Tensor:
-        return self._odds_slope(z.squeeze(-1)).unsqueeze(-1)
+        return c[1] + inside * (waves @ (frequencies * c[2:])).unsqueeze(-1)
 
     def _from_log_odds(self, log_odds: Tensor) -> Tensor:
-        t = log_odds.squeeze(-1)
         with torch.no_grad():
-            z = self._root(t.detach())
+            z = self._root(log_odds.detach())
         # The search records no graph: Newton steps that are zero in value carry the derivatives, one step those of first
         # order, and each further step more than doubles the order.
         for _ in range(_NEWTON_STEPS):
-            off = t - self._odds(z)
-            z = z + (off - off.detach()) / self._odds_slope(z).clamp(min=torch.finfo(z.dtype).tiny)
-        return z.unsqueeze(-1)
+            off = log_odds - self._log_odds(z)
+            z = z + (off - off.detach()) / self._log_odds_slope(z).clamp(min=torch.finfo(z.dtype).tiny)
+        return z
 
     def _root(self, t: Tensor) -> Tensor:
         """Predictors with log-odds ``t``, by bisection inside the interval and along the straight lines beyond it."""
-        ends = self.interval.to(t.dtype)
-        low, high = ends[0].expand(t.shape), ends[1].expand(t.shape)
-        # the log-odds as in _odds, but what does not change from step to step is computed once
-        c, wave = self.coefficients.to(t.dtype), torch.sin if self.kind == "sine" else torch.cos
-        _, frequencies, centre = self._angles(ends)
-        constant, slope, waves, start = c[0], c[1], c[2:], ends[0]
+        first, last = self.interval.to(t.dtype)
+        low, high = first.expand(t.shape), last.expand(t.shape)
         for _ in range(_BISECTIONS):
             middle = (low + high) / 2
-            angles = (middle - start).unsqueeze(-1) * frequencies
-            below = constant + slope * (middle - centre) + wave(angles) @ waves < t
+            below = self._log_odds(middle) < t
             low, high = torch.where(below, middle, low), torch.where(below, high, middle)
         z = (low + high) / 2
-        outside = (t < self._odds(ends[:1])) | (t > self._odds(ends[1:])) | (t != t)
-        return torch.where(outside, z + (t - self._odds(z)) / self.coefficients[1].to(t.dtype), z)
+        at_first, at_last = self._log_odds(torch.stack([first, last]).unsqueeze(-1))
+        outside = (t < at_first) | (t > at_last) | (t != t)
+        return torch.where(outside, z + (t - self._log_odds(z)) / self.coefficients[1].to(t.dtype), z)
 
     def _jacobian(self, z: Tensor) -> Tensor:
         p = self._log_proba(z).exp()
-        slope = self._odds_slope(z.squeeze(-1)).clamp(min=0.0)
-        return (p[..., 0] * p[..., 1] * slope)[..., None, None]
+        slope = self._log_odds_slope(z).clamp(min=0.0)
+        return (p[..., :1] * p[..., 1:] * slope).unsqueeze(-1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 from markupsafe import Markup
 
@@ -114,13 +116,10 @@ def _decompose(measured: Measured, fitted: dict[str, Recalibrated]) -> Markup:
                 [
                     f"{name}, {title}",
                     cost.value + rest.value,
-                    Cell.of(cost.value, number(cost.value, 4), f"{number(cost.low, 4)} to {number(cost.high, 4)}"),
-                    Cell.of(rest.value, small=f"{number(rest.low)} to {number(rest.high)}"),
+                    Cell.estimate(cost, partial(number, digits=4)),
+                    Cell.estimate(rest),
                     most.value,
-                    Cell.of(
-                        parts.resolution.value,
-                        small=f"{number(parts.resolution.low)} to {number(parts.resolution.high)}",
-                    ),
+                    Cell.estimate(parts.resolution),
                 ]
             )
     own, maps = measured.parts["model", "log_loss"].calibration, fitted["model"]

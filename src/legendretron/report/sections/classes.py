@@ -223,14 +223,9 @@ def prediction_sets(model: Any, measured: Measured, seed: int) -> Markup:
     draws = drawn_means([*held[some]], rows.weight, seed)
     listed = []
     for place, asked, drawn in zip(some, _ASKED, draws.T, strict=True):
-        between = interval(float(coverage[place]), drawn)
+        found = Cell.estimate(interval(float(coverage[place]), drawn), percent)
         listed.append(
-            [
-                Cell.of(asked, percent(asked, 0)),
-                Cell.of(between.value, percent(between.value), f"{percent(between.low)} to {percent(between.high)}"),
-                float(mean_size[place]),
-                Cell.share(float(single[place])),
-            ]
+            [Cell.of(asked, percent(asked, 0)), found, float(mean_size[place]), Cell.share(float(single[place]))]
         )
     usual = _EVERY.index(_USUAL)
     weight = np.bincount(rows.y, rows.weight, len(rows.classes))

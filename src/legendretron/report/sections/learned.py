@@ -25,44 +25,39 @@ _MOST = 30
 _DRAWN = 4
 #: A link that stays so close to the sigmoid is no different in practice.
 _CLOSE = 0.01
-_TITLE = "What was learned: link and loss"
 
 
 def describe_link(classifier: Any, features: Any, rows: EvaluationRows) -> Markup:
     """Return the section on the learned link and loss."""
+    return section("learned", "What was learned: link and loss", *_describe(classifier, features, rows))
+
+
+def _describe(classifier: Any, features: Any, rows: EvaluationRows) -> list[Markup]:
     if is_softmax(classifier):
         wanted, strength = getattr(classifier, "link", "softmax"), getattr(classifier, "link_alpha_", 0.0)
         tried = wanted != "softmax" and np.isinf(strength)
         chosen = " The fit found no learned link that was better on held-out rows." if tried else ""
-        return section(
-            "learned",
-            _TITLE,
+        return [
             paragraph(
                 "The link of this model is the softmax (the sigmoid, if there are two classes), as in logistic regression, "
                 f"and the loss that belongs to it is the log-loss: there is no learned shape to draw.{chosen}"
-            ),
-        )
+            )
+        ]
     if not isinstance(getattr(classifier, "link_", None), Link) and not hasattr(classifier, "inverse_link"):
-        return section(
-            "learned", _TITLE, paragraph(f"{type(classifier).__name__} learns no link, so there is none to draw.")
-        )
+        return [paragraph(f"{type(classifier).__name__} learns no link, so there is none to draw.")]
     mean = np.asarray(rows.weight @ features / len(rows)).reshape(1, -1)
     if hasattr(features, "columns"):
         mean = type(features)(mean, columns=features.columns)
     centre = np.asarray(classifier.linear_predictor(mean)).ravel()
     sections = link_sections(classifier, centre, rows.share)
     if not sections:
-        return section(
-            "learned", _TITLE, paragraph("The link does not rise from 1/4 to 3/4 for any class, so it cannot be drawn.")
-        )
+        return [paragraph("The link does not rise from 1/4 to 3/4 for any class, so it cannot be drawn.")]
     drawn = dict([*sections.items()][:_DRAWN])
     losses = loss_sections(classifier, [*drawn], rows.share)
     names = rows.spoken
     two = len(names) == 2
     moved = "" if two else " One class is moved at a time, from the average row."
-    return section(
-        "learned",
-        _TITLE,
+    return [
         paragraph(_link_in_words(*next(iter(sections.items())), names)),
         paragraph(_loss_in_words(*next(iter(losses.items())), names) if losses else _composite_in_words(classifier)),
         grid([_link_chart(drawn, names), _loss_chart(losses, names) if losses else _score_loss_chart(drawn, names)]),
@@ -71,7 +66,7 @@ def describe_link(classifier: Any, features: Any, rows: EvaluationRows) -> Marku
             "gray. Predictors are shifted and scaled so that both agree at probabilities of 1/4 and 3/4: what differs is the "
             f"shape.{moved}"
         ),
-    )
+    ]
 
 
 def _link_in_words(place: int, p: np.ndarray, names: list[str]) -> str:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from markupsafe import Markup
 
 from legendretron.diagnostics.decomposition import LEAST_ROWS
-from legendretron.diagnostics.intervals import DRAWS, Estimate
+from legendretron.diagnostics.intervals import DRAWS
 from legendretron.preprocessing.drift import Tally
 from legendretron.report.charts import forest
 from legendretron.report.markup import (
     Cell,
     Head,
+    between,
     figure,
     grid,
     note,
@@ -38,19 +39,16 @@ _HEADS = {
 }
 
 
-def _format_score(name: str, value: float) -> str:
-    return percent(value) if name == "accuracy" else number(value)
-
-
-def _cell(name: str, found: Estimate) -> Cell:
-    low, high = _format_score(name, found.low), _format_score(name, found.high)
-    return Cell.of(found.value, _format_score(name, found.value), f"{low} to {high}")
+def _text_of(score: str) -> Callable[[float], str]:
+    return percent if score == "accuracy" else number
 
 
 def scores(measured: Measured, notes: list[str]) -> Markup:
     """Return the section of the scores."""
     names = {key: one.name for key, one in measured.contestants.items()}
-    rows = [[names[key], *(_cell(score, measured.score(key, score)) for score in SCORES)] for key in names]
+    rows = [
+        [names[key], *(Cell.estimate(measured.score(key, score), _text_of(score)) for score in SCORES)] for key in names
+    ]
     pictures = []
     for score, title in (("log_loss", "Log-loss (lower is better)"), ("accuracy", "Accuracy (higher is better)")):
         # class frequencies alone are so far away that the others could not be told apart
@@ -96,16 +94,10 @@ def comparison(measured: Measured) -> Markup:
         better = measured.better("model", "against", score)
         winner = one.name if better > 0 else other.name
         told = verdict(better > 0, f"{winner} is better") if better else "no clear difference"
-        own, their = measured.score("model", score).value, measured.score("against", score).value
-        rows.append(
-            [
-                " ".join(_HEADS[score]),
-                Cell.of(own, _format_score(score, own)),
-                Cell.of(their, _format_score(score, their)),
-                _cell(score, change),
-                told,
-            ]
-        )
+        text = _text_of(score)
+        own, their = (measured.score(key, score).value for key in ("model", "against"))
+        values = Cell.of(own, text(own)), Cell.of(their, text(their)), Cell.estimate(change, text)
+        rows.append([" ".join(_HEADS[score]), *values, told])
     right, also = one.rows.right, other.rows.right
     weight = measured.rows.weight
 
@@ -173,8 +165,8 @@ def summary(measured: Measured, error: CalibrationError, drift: Sequence[Tally] 
     accuracy, usual = measured.score("model", "accuracy"), measured.score("dummy", "accuracy").value
     said = [
         (
-            f"The model is right on {percent(accuracy.value)} of the rows (95 % interval {percent(accuracy.low)} to "
-            f"{percent(accuracy.high)}); to name the most frequent class each time would be right on {percent(usual)}.",
+            f"The model is right on {percent(accuracy.value)} of the rows (95 % interval {between(accuracy, percent)}); to "
+            f"name the most frequent class each time would be right on {percent(usual)}.",
             0,
         )
     ]
@@ -204,17 +196,9 @@ def main_numbers(measured: Measured, error: CalibrationError) -> Markup:
     accuracy, loss, auc = (measured.score("model", name) for name in ("accuracy", "log_loss", "auc"))
     dummy = measured.score("dummy", "log_loss").value
     shown = (
-        ("accuracy", percent(accuracy.value), f"{percent(accuracy.low)} to {percent(accuracy.high)}"),
-        (
-            "log-loss, lower is better",
-            number(loss.value),
-            f"{number(loss.low)} to {number(loss.high)}; without features {number(dummy)}",
-        ),
+        ("accuracy", percent(accuracy.value), between(accuracy, percent)),
+        ("log-loss, lower is better", number(loss.value), f"{between(loss)}; without features {number(dummy)}"),
         ("calibration error", percent(error.error), f"by chance up to {percent(error.by_chance)}"),
-        (
-            "area under the ROC curve",
-            number(auc.value),
-            f"{number(auc.low)} to {number(auc.high)}; without features 0.5",
-        ),
+        ("area under the ROC curve", number(auc.value), f"{between(auc)}; without features 0.5"),
     )
     return tiles(shown)
