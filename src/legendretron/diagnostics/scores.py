@@ -94,29 +94,26 @@ def area_under_curve(
     is the area of these rows, up to terms of the order ``1 / n``; its variance is DeLong's.
     """
     weight = row_weights(sample_weight, len(scores))
-    totals = np.array([weight @ ~positive, weight @ positive])
+    totals = np.bincount(positive, weight, 2)
     if not totals.all():
         return float("nan"), np.full(len(scores), np.nan) if influence else None
     order = np.argsort(scores)
-    ordered, ordered_positive, ordered_weight = scores[order], positive[order], weight[order]
-    below = np.cumsum(ordered_weight * ordered_positive)  # weight of the positive rows up to each row
-    all_below = np.cumsum(ordered_weight)
-    if (ties := ordered[1:] == ordered[:-1]).any():
-        # rows of equal scores count half: the mean of the sums before the first of them and up to the last
-        last = np.append(np.flatnonzero(~ties), len(ordered) - 1)
-        sizes = np.diff(last, prepend=-1)
-        below, all_below = (
-            np.repeat(sums[last] - np.diff(sums[last], prepend=0.0) / 2, sizes) for sums in (below, all_below)
-        )
-    others_below = (all_below - below)[ordered_positive] / totals[0]
-    area = float(ordered_weight[ordered_positive] @ others_below / totals[1])
+    group = np.empty(len(scores), dtype=np.int64)  # rows of equal scores, from the lowest
+    group[order] = np.append(0, np.cumsum(scores[order[1:]] != scores[order[:-1]]))
+    negatives, positives = (np.bincount(group, weight * kind) for kind in (~positive, positive))
+    # shares of the other kind that are below each group; ties count half
+    negatives_below, positives_below = (
+        (np.cumsum(sums) - sums / 2) / total for sums, total in zip((negatives, positives), totals, strict=True)
+    )
+    area = float(positives @ negatives_below / totals[1])
     if not influence:
         return area, None
-    adds = (1.0 - area - below / totals[1]) * (totals.sum() / totals[0])
-    adds[ordered_positive] = (others_below - area) * (totals.sum() / totals[1])
-    of_rows = np.empty(len(scores))
-    of_rows[order] = adds
-    return area, of_rows
+    adds = np.where(
+        positive,
+        ((negatives_below - area) * (totals.sum() / totals[1]))[group],
+        ((1.0 - area - positives_below) * (totals.sum() / totals[0]))[group],
+    )
+    return area, adds
 
 
 class RankingCurve(NamedTuple):
