@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from legendretron._internal.chunks import chunks_in_cache
 from legendretron.diagnostics.decomposition import split_loss
 from legendretron.diagnostics.intervals import LEVEL, Estimate, drawn_means, exact_interval, interval
 from legendretron.diagnostics.scores import Scores, area_under_curve
@@ -92,7 +93,9 @@ class Measured:
     def _areas(self, one: Contestant) -> ClassArea:
         chosen = self.ranked
         y, weight, n_classes = self.rows.y[chosen], self.rows.weight[chosen], one.log_p.shape[1]
-        log_p = np.ascontiguousarray((one.log_p if len(chosen) == len(one.log_p) else one.log_p[chosen]).T)
+        log_p = np.empty((n_classes, len(chosen)))
+        for part in chunks_in_cache(len(chosen), n_classes):
+            log_p[:, part] = one.log_p[chosen[part]].T
         weight = weight * (len(weight) / weight.sum())
         areas, errors = np.full((2, n_classes), np.nan)
         total = np.zeros(len(chosen))
