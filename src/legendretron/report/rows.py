@@ -92,12 +92,12 @@ def rows_of(model: Any, y: Any, sample_weight: Any, row_numbers: Any = None) -> 
         raise ValueError("y must contain at least one label, got none.")
     classes = np.asarray(model.classes_)
     places = {label: place for place, label in enumerate(classes.tolist())}
-    different, inverse = np.unique(labels, return_inverse=True)
-    if unknown := [label for label in different.tolist() if label not in places]:
+    values = labels.tolist()
+    if unknown := sorted(set(values) - places.keys()):
         raise ValueError(
             f"y holds labels that the model does not know: {_join_labels(unknown)}; it knows {_join_labels(places)}."
         )
-    numbers = np.asarray([places[label] for label in different.tolist()])[inverse]
+    numbers = np.array([places[label] for label in values])
     weight = check_sample_weight(sample_weight, np.empty((len(labels), 1)))
     place = np.flatnonzero(weight > 0)
     found = np.unique(numbers[place])
