@@ -98,7 +98,28 @@ def smooth_calibration_curve(
     check_integer("n_bootstrap", n_bootstrap, 0)
     check_integer("seed", seed, 0)
     check_open_unit("level", level)
-    sums = _Sums(*outcomes(y, p, kind, column))
+    return smooth_curve_of_outcomes(
+        *outcomes(y, p, kind, column),
+        bandwidth=bandwidth,
+        n_bootstrap=n_bootstrap,
+        level=level,
+        seed=seed,
+        sample_weight=sample_weight,
+    )
+
+
+def smooth_curve_of_outcomes(
+    confidence: np.ndarray,
+    right: np.ndarray,
+    *,
+    bandwidth: float | str = "auto",
+    n_bootstrap: int,
+    level: float,
+    seed: int,
+    sample_weight: ArrayLike | None = None,
+) -> SmoothCalibrationCurve:
+    """Smooth curve of probabilities ``(n, k)`` and whether each came true ``(n, k)``."""
+    sums = _Sums(confidence, right)
     rows = row_weights(sample_weight, sums.n_rows)
     count, residuals = sums(rows), sums(rows, 1)
     modes = _modes(np.stack([count, residuals]))

@@ -7,9 +7,8 @@ from functools import partial
 import numpy as np
 from markupsafe import Markup
 
-from legendretron.diagnostics import smooth_calibration_curve
 from legendretron.diagnostics.decomposition import Recalibrated
-from legendretron.diagnostics.smooth_calibration import smooth_error_of_outcomes
+from legendretron.diagnostics.smooth_calibration import smooth_curve_of_outcomes, smooth_error_of_outcomes
 from legendretron.plots import ReliabilityDisplay
 from legendretron.plots.models import draw_rows
 from legendretron.report.charts import chart_figure, chart_svg
@@ -68,13 +67,14 @@ def _reliability(measured: Measured, seed: int, most: int, draws: int, column: i
     some = draw_rows(len(rows), most, seed)
     curves = {}
     for key in _models(measured):
-        p = np.exp(measured.contestants[key].log_p[some])
-        p /= p.sum(1, keepdims=True)
-        curves[measured.contestants[key].name] = smooth_calibration_curve(
-            rows.y[some],
-            p,
-            kind="top" if column is None else "classwise",
-            column=column,
+        one = measured.contestants[key]
+        if column is None:
+            confidence, right = one.rows.confidence[some], one.rows.right[some]
+        else:
+            confidence, right = np.exp(one.log_p[some, column]), rows.y[some] == column
+        curves[one.name] = smooth_curve_of_outcomes(
+            confidence[:, None],
+            right[:, None],
             n_bootstrap=draws,
             level=0.95,
             seed=seed,
