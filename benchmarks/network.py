@@ -29,7 +29,7 @@ import label_noise
 import other_tables
 import study
 from legendretron import LegendreNetClassifier, LegendreTronClassifier
-from legendretron.estimators import network as estimators
+from legendretron.estimators import network_fit
 from legendretron.experiments import Record, Resources, Run
 from legendretron.experiments.rendering import markdown_table
 from legendretron.experiments.results import Results
@@ -181,7 +181,7 @@ def measure(run: Run, X: np.ndarray, y: np.ndarray) -> dict[str, Any]:
     estimator = make(run.model, run.seed)
     parts = 1 if run.model.endswith("no encoding") else inputs._PARTS
     with (
-        patch.object(estimators, "learn_map", wraps=estimators.learn_map) as learn,
+        patch.object(network_fit, "learn_map", wraps=network_fit.learn_map) as learn,
         patch.object(inputs, "_PARTS", parts),
     ):
         found = study.fit_and_score(estimator, X[train], labels, X[test], y[test])

@@ -94,7 +94,7 @@ def test_a_small_study_of_networks(folder, tmp_path, monkeypatch):
     )
     monkeypatch.setattr(network.importlib.util, "find_spec", lambda _: None)
     # networks that are not better than logistic regression have no other links
-    monkeypatch.setattr(network.estimators, "_MUST_GAIN", -1e9)
+    monkeypatch.setattr("legendretron.estimators.network_fit._MUST_GAIN", -1e9)
     state = sweep(part, tmp_path / "out", Resources(folder))
     assert [why for _, why in state.failed] == [
         "ValueError: LGBMClassifier() is of another library: pip install lightgbm"

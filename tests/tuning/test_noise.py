@@ -273,7 +273,7 @@ def test_known_noise_changes_the_path(make_problem):
     by_rate = LogisticPath(make_problem(x, noisy, known_noise=rate)).fit(1e-3)
     by_matrix = LogisticPath(make_problem(x, noisy, known_noise=TransitionNoise(rate.matrix()))).fit(1e-3)
     assert by_rate.log_losses.mean() < plain.log_losses.mean() - 0.05
-    assert np.allclose(by_rate.log_losses, by_matrix.log_losses, atol=1e-2)
+    assert by_rate.log_losses.mean() == pytest.approx(by_matrix.log_losses.mean(), abs=1e-3)
 
 
 def test_what_the_table_says_of_noise(make_problem):

@@ -56,8 +56,7 @@ def holds_dates(values: np.ndarray) -> bool:
 
 
 def check_labels(y: Any) -> None:
-    """Raise a ``ValueError`` for labels that are dates, missing, or partly text; says where, and what to do."""
-    refuse_dates(y)
+    """Raise a ``ValueError`` for labels of which some are missing, or some text and some not; says where, and what to do."""
     found = missing_labels(y)
     missing = np.flatnonzero(found)
     if len(missing) and found.ndim == 1:  # who validates the shape says what is wrong with another
@@ -75,15 +74,6 @@ def check_labels(y: Any) -> None:
         raise ValueError(
             f"y holds text, such as {values[text]!r} in row {text} (from 0), and other labels, such as {values[other]!r} in "
             f"row {other}; write all of them as text, for example [str(label) for label in y]."
-        )
-
-
-def refuse_dates(y: Any) -> None:
-    """Raise a ``ValueError`` for labels, or shares of classes, that are dates, times or durations."""
-    if holds_dates(np.asarray(y, dtype=object) if isinstance(y, list | tuple) else np.asarray(y)):
-        raise ValueError(
-            "Unknown label type: y holds dates, times or durations; classes are numbers or text. Write dates that stand for "
-            "classes as text, for example [str(label) for label in y]."
         )
 
 

@@ -8,10 +8,12 @@ from importlib import import_module
 import torch
 from torch import Tensor
 
-__all__ = ["PRECISIONS", "compiled_applies", "has_numba", "has_triton", "kernels_apply"]
+__all__ = ["PRECISIONS", "VECTOR", "compiled_applies", "has_numba", "has_triton", "kernels_apply"]
 
 #: Types of numbers that compiled functions and kernels work with.
 PRECISIONS = (torch.float32, torch.float64)
+#: Entries of a vector of the CPU, at most: rows are filled up to a multiple of this.
+VECTOR = 16
 
 
 @cache

@@ -20,7 +20,7 @@ from sklearn.utils import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
 from torch import Tensor
 
-from legendretron._internal.labels import check_labels, refuse_dates
+from legendretron._internal.labels import check_labels, holds_dates
 from legendretron._internal.parameters import ParameterError
 from legendretron._internal.sklearn_compat import check_features, check_sample_weight
 
@@ -189,7 +189,8 @@ class SoftLabels(NamedTuple):
             y = np.asarray(y)
         if len(getattr(y, "shape", ())) != 2 or y.shape[1] < 2 or hasattr(y, "tocsr"):
             return None
-        refuse_dates(y)
+        if holds_dates(np.asarray(y)):
+            raise ValueError("Unknown label type: y holds dates, times or durations, which are no shares of classes.")
         labels = np.asarray(y.columns) if hasattr(y, "columns") else np.arange(y.shape[1])
         shares = _as_numbers(y, name, place_of)
         _check(shares, labels, name, place_of)

@@ -14,7 +14,7 @@ from legendretron.training.logistic_objective import Objective
 #: Iterations in which the Hessian is computed again, as the start may be far from the minimum.
 _RENEWED = (1, 2, 4, 8)
 #: The same with noise and a start at zero, where steps of expectation-maximization find the better minimum.
-_RENEWED_FROM_ZERO = range(1, 11)
+_RENEWED_FROM_ZERO = range(1, 21)
 #: Added to its diagonal, relative to the mean of the diagonal.
 _RIDGE = 1e-6
 

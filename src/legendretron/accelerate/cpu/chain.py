@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 
 from legendretron.accelerate.cpu.compiling import array_at, at, cached, compiled, put
 from legendretron.accelerate.cpu.inner_networks import inner_backward, inner_forward
-from legendretron.accelerate.cpu.links import VECTOR
 from legendretron.accelerate.cpu.products import add_dot, add_outers, add_product, product_plus
 from legendretron.accelerate.cpu.ridge_parameters import block_lengths, fold, gather_parameters, new_ridges, pull_back
 from legendretron.accelerate.cpu.softmax import load_rows, store_rows
 from legendretron.accelerate.cpu.vectors import exp_differences, extremes, fill, lower, multiply, scale
+from legendretron.accelerate.support import VECTOR
 
 __all__ = [
     "Units",

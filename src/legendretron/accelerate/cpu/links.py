@@ -11,15 +11,15 @@ import torch
 from torch import Tensor
 
 from legendretron.accelerate.forms import LinkForm
+from legendretron.accelerate.support import VECTOR
 
 if TYPE_CHECKING:
     from legendretron.accelerate.cpu.ridge_parameters import Sizes
 
-__all__ = ["LIKE", "VECTOR", "LinkOnCPU", "chain_sizes", "in_threads", "row_parts", "rows_at_once"]
+__all__ = ["LIKE", "LinkOnCPU", "chain_sizes", "in_threads", "row_parts", "rows_at_once"]
 
 T = TypeVar("T")
 
-VECTOR = 16  #: entries of a vector, at most: rows are filled up to a multiple of this
 #: Rows that go through the link together: enough to fill vectors, and fewer where a row has many numbers, for the cache.
 _WIDTH, _NARROW, _MANY_NUMBERS = 64, 32, 2048
 _PART = 1_000_000  # multiplications that are worth a thread

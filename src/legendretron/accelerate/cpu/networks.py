@@ -16,10 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from legendretron.accelerate.cpu.compiling import at, cached, compiled, put
-from legendretron.accelerate.cpu.links import VECTOR, rows_at_once
+from legendretron.accelerate.cpu.links import rows_at_once
 from legendretron.accelerate.cpu.products import add_dot, add_outer, add_product, product
 from legendretron.accelerate.cpu.softmax import exponentials, log_loss
 from legendretron.accelerate.cpu.vectors import bend, drop, fill, moments_step, multiply, scale, transpose
+from legendretron.accelerate.support import VECTOR
 
 __all__ = ["CompiledNetworks"]
 

@@ -17,13 +17,14 @@ from numpy.typing import NDArray
 
 from legendretron.accelerate.cpu.chain import block_backward, block_output, block_units, new_units
 from legendretron.accelerate.cpu.compiling import at, cached, compiled, put
-from legendretron.accelerate.cpu.links import VECTOR, chain_sizes, rows_at_once
+from legendretron.accelerate.cpu.links import chain_sizes, rows_at_once
 from legendretron.accelerate.cpu.nests import nested_loss, new_rows, prepare_nests
 from legendretron.accelerate.cpu.products import add_outer, product
 from legendretron.accelerate.cpu.ridge_parameters import block_lengths, fold, new_ridges, pull_back
 from legendretron.accelerate.cpu.softmax import log_loss, log_loss_with_matrix
 from legendretron.accelerate.cpu.vectors import add_scaled, fill, moments_step
 from legendretron.accelerate.forms import LinkForm
+from legendretron.accelerate.support import VECTOR
 
 __all__ = ["CompiledTraining"]
 
