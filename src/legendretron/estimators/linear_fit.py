@@ -36,7 +36,7 @@ from legendretron.estimators.settings import (
 )
 from legendretron.estimators.standardization import Standardized, Standardizer
 from legendretron.links import LabelNoise, Link, NoisyLink, SoftmaxLink, clean_link, with_noise
-from legendretron.training import LinearModel, Sample, TrainingResult, as_features, train
+from legendretron.training import LinearModel, Sample, TrainingResult, TrainingSettings, as_features, train
 from legendretron.training.features import Features
 from legendretron.tuning.table import Tuning
 
@@ -176,8 +176,10 @@ def fit_rows(
         if estimator.max_epochs != "auto" and not strengths.has_link:  # passes that suit a link say nothing about them
             most = int(estimator.max_epochs)
         result = fit_convex(model, sample, settings, guess, plan.noise, max_iter=most, fixed=fixed)
-    else:
+    elif scored is None:
         result = train(model, sample, settings, validation, start.moments if online else None)
+    else:
+        result = train_further(model, sample, settings, validation)
     if saved_choice is not None:
         saved_choice.remove()
 
@@ -188,6 +190,21 @@ def fit_rows(
         set_tuning(estimator, tuning, plan)
     if not online:  # one pass over some rows need not converge
         warn_unless_converged(estimator, result)
+
+
+def train_further(
+    model: LinearModel, sample: Sample, settings: TrainingSettings, validation: Sample | None
+) -> TrainingResult:
+    """Train a model that was scored on held-out rows, and keep it as it was if its loss on all rows has not become lower.
+
+    With noise, rows far from their class have hardly any gradient: a class that the first, large steps lose stays lost.
+    """
+    scored, (loss_before, _) = model.flat.detach().clone(), model.evaluate(sample)
+    result = train(model, sample, settings, validation)
+    if not bool(model.evaluate(sample)[0] < loss_before):
+        with torch.no_grad():
+            model.flat.copy_(scored)
+    return result
 
 
 def make_sample(
