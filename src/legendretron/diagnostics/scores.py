@@ -98,22 +98,32 @@ def area_under_curve(
     if not totals.all():
         return float("nan"), np.full(len(scores), np.nan) if influence else None
     order = np.argsort(scores)
-    group = np.empty(len(scores), dtype=np.int64)  # rows of equal scores, from the lowest
-    group[order] = np.append(0, np.cumsum(scores[order[1:]] != scores[order[:-1]]))
-    negatives, positives = (np.bincount(group, weight * kind) for kind in (~positive, positive))
-    # shares of the other kind that are below each group; ties count half
+    ranked, is_positive, weight = scores[order], positive[order], weight[order]
+    last = np.append(ranked[1:] != ranked[:-1], True)  # of the rows with equal scores
     negatives_below, positives_below = (
-        (np.cumsum(sums) - sums / 2) / total for sums, total in zip((negatives, positives), totals, strict=True)
+        _below(np.where(kind, weight, 0.0), last) / total
+        for kind, total in zip((~is_positive, is_positive), totals, strict=True)
     )
-    area = float(positives @ negatives_below / totals[1])
+    area = float((weight * is_positive) @ negatives_below / totals[1])
     if not influence:
         return area, None
-    adds = np.where(
-        positive,
-        ((negatives_below - area) * (totals.sum() / totals[1]))[group],
-        ((1.0 - area - positives_below) * (totals.sum() / totals[0]))[group],
+    adds = np.empty(len(scores))
+    adds[order] = np.where(
+        is_positive,
+        (negatives_below - area) * (totals.sum() / totals[1]),
+        (1.0 - area - positives_below) * (totals.sum() / totals[0]),
     )
     return area, adds
+
+
+def _below(weight: np.ndarray, last: np.ndarray) -> np.ndarray:
+    """Sum of the weights before each row, where rows with equal scores, up to each ``last``, count half."""
+    sums = np.cumsum(weight)
+    if last.all():
+        return sums - weight / 2
+    ends = np.append(0.0, sums[last])
+    below: np.ndarray = np.repeat((ends[1:] + ends[:-1]) / 2, np.diff(np.flatnonzero(last), prepend=-1))
+    return below
 
 
 class RankingCurve(NamedTuple):

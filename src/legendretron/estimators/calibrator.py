@@ -343,7 +343,7 @@ class LegendreCalibrator(SavedModel, ProbabilityClassifier):
     def _precision(self) -> np.dtype[Any]:
         return np.dtype(np.float64)
 
-    def _predict_parts(self, X: Any, *, log: bool) -> Iterator[tuple[slice, np.ndarray]]:
+    def _predict_parts(self, X: Any, *, log: bool, out: np.ndarray | None = None) -> Iterator[tuple[slice, np.ndarray]]:
         reader = ScoreReader(self._form)
         for rows in chunks(len(X), len(self.classes_)):
             with torch.no_grad():

@@ -151,11 +151,13 @@ class LabelQuality(ProbabilityClassifier):
         return label_posterior(log_p, labels, one.matrix().numpy(), doubts=False)
 
     @abstractmethod
-    def _predict_by_link(self, X: Any, *, log: bool) -> Iterator[tuple[slice, np.ndarray]]:
+    def _predict_by_link(
+        self, X: Any, *, log: bool, out: np.ndarray | None = None
+    ) -> Iterator[tuple[slice, np.ndarray]]:
         """Predictions as by :meth:`_predict_parts`, without the floor."""
 
-    def _predict_parts(self, X: Any, *, log: bool) -> Iterator[tuple[slice, np.ndarray]]:
-        for rows, part in self._predict_by_link(X, log=log):
+    def _predict_parts(self, X: Any, *, log: bool, out: np.ndarray | None = None) -> Iterator[tuple[slice, np.ndarray]]:
+        for rows, part in self._predict_by_link(X, log=log, out=out):
             yield rows, _add_floor(part, self._floor, log=log)
 
     def _log_proba_to_judge(self, X: Any) -> np.ndarray:

@@ -84,9 +84,12 @@ class LinearPredictor(SavedModel, LabelQuality):
         """Share of the predictions that is doubted: where noise is uncertain, and of a learned link."""
         return 0.0 if self._noise is None else self._noise.rates.doubt
 
-    def _predict_by_link(self, X: Any, *, log: bool) -> Iterator[tuple[slice, np.ndarray]]:
+    def _predict_by_link(
+        self, X: Any, *, log: bool, out: np.ndarray | None = None
+    ) -> Iterator[tuple[slice, np.ndarray]]:
         sparse, n, n_classes = scipy.sparse.issparse(X), X.shape[0], len(self.classes_)
         compiled = self._compile_link()
+        out = None if n_classes == 2 else out  # where classes are swapped
         # A parameter of the link that is infinite need not show in the probabilities, nor a coefficient in those of sparse
         # rows; all else that is not finite does.
         if compiled is None or sparse or not compiled.finite:
@@ -100,7 +103,7 @@ class LinearPredictor(SavedModel, LabelQuality):
         room = np.empty((parts[0].stop if parts else 0, n_classes - 1), dtype=weight.dtype)
         for rows in parts:
             z = room[: rows.stop - rows.start]
-            part = np.empty((len(z), n_classes), dtype=z.dtype)
+            part = np.empty((len(z), n_classes), dtype=z.dtype) if out is None else out[rows]
             with np.errstate(over="ignore", invalid="ignore"):  # checked below
                 if sparse:
                     z = np.ascontiguousarray(self._predictor(X[rows]))

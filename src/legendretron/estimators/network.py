@@ -279,7 +279,9 @@ class LegendreNetClassifier(SavedModel, LabelQuality):
     def _precision(self) -> np.dtype[Any]:
         return self._dtype
 
-    def _predict_by_link(self, X: Any, *, log: bool) -> Iterator[tuple[slice, np.ndarray]]:
+    def _predict_by_link(
+        self, X: Any, *, log: bool, out: np.ndarray | None = None
+    ) -> Iterator[tuple[slice, np.ndarray]]:
         for rows in chunks_in_cache(len(X), max(self._logits.n_features, 4 * len(self.classes_))):
             with torch.no_grad():
                 log_p = self.link_(self._logits(torch.from_numpy(X[rows].copy())), all_classes=True)

@@ -35,8 +35,8 @@ class ProbabilityClassifier(Classifier, BaseEstimator):  # type: ignore[misc]
         """Features in the form that predictions take."""
 
     @abstractmethod
-    def _predict_parts(self, X: Any, *, log: bool) -> Iterator[tuple[slice, np.ndarray]]:
-        """Probabilities of checked features, or their logarithms, in chunks of rows."""
+    def _predict_parts(self, X: Any, *, log: bool, out: np.ndarray | None = None) -> Iterator[tuple[slice, np.ndarray]]:
+        """Probabilities of checked features, or their logarithms, in chunks of rows; these may be views of ``out``."""
 
     @abstractmethod
     def _precision(self) -> np.dtype[Any]:
@@ -54,8 +54,9 @@ class ProbabilityClassifier(Classifier, BaseEstimator):  # type: ignore[misc]
 
     def _predict_all(self, X: Any, *, log: bool) -> np.ndarray:
         out = np.empty((X.shape[0], len(self.classes_)), dtype=self._precision())
-        for rows, part in self._predict_parts(X, log=log):
-            out[rows] = part
+        for rows, part in self._predict_parts(X, log=log, out=out):
+            if part.base is not out:
+                out[rows] = part
         return out
 
     def predict_log_proba(self, X: Any) -> np.ndarray:

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from legendretron._internal.validation import at_least_single
+from legendretron.accelerate.log_proba import log_proba
 from legendretron.links import Link
 from legendretron.losses import ProperLoss
 from legendretron.simplex import append_reference
@@ -168,7 +169,7 @@ def like(module: nn.Module, values: np.ndarray) -> Tensor:
 def inverse_link(link: Link, z: np.ndarray) -> np.ndarray:
     """Return the probabilities of predictors, ``(n, C - 1) -> (n, C)``."""
     with torch.no_grad():
-        p: np.ndarray = link.inverse(like(link, z)).double().cpu().numpy()
+        p: np.ndarray = log_proba(link, like(link, z)).exp().double().cpu().numpy()
     return p
 
 

@@ -220,13 +220,14 @@ class Objective:
         """Add the penalty of some of the runs to a mean loss, and its gradient, in place."""
         weight, bias = self.split(flat)
         of_weight, of_bias = self.split(gradient)
-        alpha, strength = self.alpha[which], self.strength[which].unsqueeze(-1)
+        alpha, strength = self.alpha[which], self.strength[which]
+        squares = torch.linalg.vecdot(weight, weight)
+        of_weight.addcmul_(strength.unsqueeze(-1), weight)
         if self.symmetric and not self.every_class:  # with the reference, whose weights are 0, columns are centered
-            stretched = strength * (weight - weight.sum(-1, keepdim=True) / (self.k + 1))
-        else:
-            stretched = strength * weight
-        value += 0.5 * torch.linalg.vecdot(stretched.flatten(1), weight.flatten(1))
-        of_weight += stretched
+            total = weight.sum(-1)
+            squares -= total.square() / (self.k + 1)
+            of_weight -= (strength * total / (self.k + 1)).unsqueeze(-1)
+        value += 0.5 * torch.linalg.vecdot(strength, squares)
         if self.penalize_intercept:
             away = bias[:, :-1] - bias[:, -1:] if self.every_class else bias
             value += 0.5 * alpha * away.square().sum(1)

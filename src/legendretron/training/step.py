@@ -244,7 +244,7 @@ def _flush_subnormals(dtype: torch.dtype) -> Iterator[None]:
 
     Adam's moments of a link often get there, and processors take a hundred times as long for such numbers.
     """
-    flushed = bool(torch.full((1,), 1e-40).mul(1.0) == 0.0)  # by the user
+    flushed = np.float32(1e-40) * np.float32(1.0) == 0.0  # by the user
     if dtype != torch.float32 or flushed or not torch.set_flush_denormal(True):
         yield
         return
