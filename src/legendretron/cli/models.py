@@ -361,9 +361,10 @@ def _alike(unknown: list[str], known: list[str]) -> str:
 
 def _find_places(labels: np.ndarray, places: dict[str, int]) -> tuple[np.ndarray, list[str]]:
     """Indices of labels, and the labels that are unknown."""
-    different, inverse = np.unique(labels, return_inverse=True)
+    codes, different = pandas.factorize(np.asarray(labels), use_na_sentinel=False)
     texts = [label_text(label) for label in different]
-    return np.asarray([places.get(text, -1) for text in texts])[inverse], [text for text in texts if text not in places]
+    unknown = sorted(text for text in texts if text not in places)
+    return np.asarray([places.get(text, -1) for text in texts])[codes], unknown
 
 
 #: Bytes from which a file is read in batches.
