@@ -113,6 +113,83 @@ def _fit_temperature(
     return math.exp(best(replaced)[1]), replaced
 
 
+class _Candidates:
+    """The candidates for the map of one table: the parts that they share, their training, and maps of what was trained."""
+
+    def __init__(
+        self,
+        scores: Tensor,
+        labels: Tensor,
+        weight: Tensor,
+        *,
+        strength: float | None,
+        ordered: bool,
+        replaced: float | None,
+    ) -> None:
+        n_classes = scores.shape[1]
+        rows = float(weight.sum())
+        scores = (scores - scores.amax(1, keepdim=True)).clamp(
+            min=torch.finfo(scores.dtype).min  # where a difference is too large for a float
+        )
+        self.labels, self.share_of_rows, self.ordered = labels, weight / rows, ordered
+        self.seen = torch.zeros(n_classes, dtype=torch.bool, device=scores.device).index_fill(0, labels, True)
+        self.floor = scores.new_tensor(_FLOOR_ROWS / (rows + 1.0))
+        self.tau, self.replaced = _fit_temperature(scores, labels, weight, self.floor, replaced)
+        self.scores = with_floor(scores, self.tau, self.floor)
+        self.metric = CalibrationMetric(
+            self.scores, self.share_of_rows, rows, 0 if ordered else min(n_classes, _MOST_DIRECTIONS)
+        )
+        unit = (1000.0 / rows) ** 0.75 * (n_classes / 10.0) ** 0.5
+        if strength is None:
+            self.strengths = np.array([math.inf, math.inf, *(() if ordered else (r * unit for r in _STRENGTHS))])
+            self.shaped = np.arange(len(self.strengths)) > 0
+        else:
+            self.strengths, self.shaped = np.array([math.inf if ordered else strength * unit]), np.array([True])
+
+    def make_runs(self, scores: Tensor, chosen: np.ndarray, weights: Tensor) -> CalibrationRuns:
+        """Make a run of each chosen candidate for each column of weights ``(n, k)``."""
+        g, with_shape = (
+            torch.as_tensor(values[chosen], dtype=torch.float64, device=scores.device).repeat(weights.shape[1])
+            for values in (self.strengths, self.shaped)
+        )
+        weights = weights.repeat_interleave(len(chosen), dim=1)
+        return CalibrationRuns(
+            scores, self.labels, weights, g, with_shape, self.metric, replaced=self.replaced, learned=self.seen
+        )
+
+    def fit_without(self, left_out: Tensor, chosen: np.ndarray, start: Tensor | None) -> tuple[CalibrationRuns, Tensor]:
+        """Fit the chosen candidates without the rows that each column of ``left_out`` marks."""
+        # in single precision: twice as fast, and far more exact than held-out losses are
+        runs = self.make_runs(self.scores.float(), chosen, self.share_of_rows.unsqueeze(1) * ~left_out)
+        return runs, runs.fit(start, tol=_TOL_HELD_OUT)
+
+    def average(self, fitted: CalibrationFit, weights: np.ndarray) -> CalibrationMap:
+        """Average the parameters of candidates."""
+        mix = torch.from_numpy(weights).to(self.scores.device)
+        shared, bias, slope, rise, mixing = (torch.tensordot(mix, part.double(), dims=1) for part in fitted)
+        if self.ordered:
+            shared = shared * _limit_slopes(float(shared[0]), float(shared[0] + shared[1]))
+        n_classes, rank = self.metric.directions.shape[1:]
+        result = CalibrationMap(n_classes, rank=rank, ordered=self.ordered).to(self.scores.device)
+        result.inverse_temperature.fill_(self.tau)
+        result.floor.copy_(self.floor)
+        result.slope.copy_(1.0 + shared[0] + slope)
+        result.rise.copy_(shared[1] + rise)
+        result.bias.copy_(bias)
+        result.directions.copy_(self.metric.directions)
+        result.mixing.copy_(mixing)
+        if not self.ordered and not bool(self.seen.all()):
+            result.bias[~self.seen] = _keep_odds(
+                result, self.scores.double(), self.seen, self.share_of_rows, 1.0 + float(shared[0]), float(shared[1])
+            )
+        return result.cpu().eval()
+
+    def average_each(self, runs: CalibrationRuns, ends: Tensor, weights: np.ndarray) -> list[CalibrationMap]:
+        """Average the candidates of each column that the runs were made for."""
+        parts = [part.split(len(weights)) for part in runs.parameters(ends)]
+        return [self.average(CalibrationFit(*column), weights) for column in zip(*parts, strict=True)]
+
+
 def calibrate(
     scores: Tensor,
     labels: Tensor,
@@ -148,96 +225,44 @@ def calibrate(
         Share of labels replaced at random; estimated if None.
     """
     n, n_classes = scores.shape
-    rows = float(weight.sum())
-    scores = (scores - scores.amax(1, keepdim=True)).clamp(
-        min=torch.finfo(scores.dtype).min  # where a difference is too large for a float
-    )
-    device = scores.device
-    seen = torch.zeros(n_classes, dtype=torch.bool, device=device).index_fill(0, labels, True)
-    floor = scores.new_tensor(_FLOOR_ROWS / (rows + 1.0))
-    tau, share = _fit_temperature(scores, labels, weight, floor, replaced)
-    s = with_floor(scores, tau, floor)
-    rank = 0 if ordered else min(n_classes, _MOST_DIRECTIONS)
-
-    unit = (1000.0 / rows) ** 0.75 * (n_classes / 10.0) ** 0.5
-    if strength is None:
-        strengths = np.array([math.inf, math.inf, *(() if ordered else (r * unit for r in _STRENGTHS))])
-        shaped = np.arange(len(strengths)) > 0
-    else:
-        strengths, shaped = np.array([math.inf if ordered else strength * unit]), np.array([True])
-
-    share_of_rows = weight / rows
-    metric = CalibrationMetric(s, share_of_rows, rows, rank)
-
-    def runs(s: Tensor, chosen: np.ndarray, weights: Tensor) -> CalibrationRuns:
-        """A run for each chosen candidate in each column of weights."""
-        g, with_shape = (
-            torch.as_tensor(values[chosen], dtype=torch.float64, device=device).repeat(weights.shape[1])
-            for values in (strengths, shaped)
-        )
-        weights = weights.repeat_interleave(len(chosen), dim=1)
-        return CalibrationRuns(s, labels, weights, g, with_shape, metric, replaced=share, learned=seen)
-
-    def make_map(fitted: CalibrationFit, candidates: np.ndarray) -> CalibrationMap:
-        """The average of candidates."""
-        mix = torch.from_numpy(averaged[candidates]).to(device)
-        shared, bias, slope, rise, mixing = (torch.tensordot(mix, part.double(), dims=1) for part in fitted)
-        if ordered:
-            shared = shared * _limit_slopes(float(shared[0]), float(shared[0] + shared[1]))
-        result = CalibrationMap(n_classes, rank=rank, ordered=ordered).to(device)
-        result.inverse_temperature.fill_(tau)
-        result.floor.copy_(floor)
-        result.slope.copy_(1.0 + shared[0] + slope)
-        result.rise.copy_(shared[1] + rise)
-        result.bias.copy_(bias)
-        result.directions.copy_(metric.directions)
-        result.mixing.copy_(mixing)
-        if not ordered and not bool(seen.all()):
-            result.bias[~seen] = _keep_odds(
-                result, s.double(), seen, share_of_rows, 1.0 + float(shared[0]), float(shared[1])
-            )
-        return result.cpu().eval()
-
+    candidates = _Candidates(scores, labels, weight, strength=strength, ordered=ordered, replaced=replaced)
     if fold is None:
         fold = draw_folds(n, n_folds)
     n_folds = int(fold.max()) + 1
-    without = torch.from_numpy(fold[:, None] != np.arange(n_folds)).to(device)  # (n, folds)
-
-    def fit_without(folds: slice, candidates: np.ndarray, start: Tensor | None) -> tuple[CalibrationRuns, Tensor]:
-        # in single precision: twice as fast, and far more exact than held-out losses are
-        trial = runs(s.float(), candidates, share_of_rows.unsqueeze(1) * without[:, folds])
-        return trial, trial.fit(start, tol=_TOL_HELD_OUT)
-
-    def maps_of(trial: CalibrationRuns, ends: Tensor, candidates: np.ndarray) -> list[CalibrationMap]:
-        parts = [part.split(len(candidates)) for part in trial.parameters(ends)]
-        return [make_map(CalibrationFit(*of_fold), candidates) for of_fold in zip(*parts, strict=True)]
+    in_fold = torch.from_numpy(fold[:, None] == np.arange(n_folds)).to(scores.device)
 
     held_out, start, averaged = None, None, np.ones(1)
     fold_maps: list[CalibrationMap] = []
     if strength is None:
         enough = _HELD_OUT_ROWS if n_classes <= _MANY_CLASSES else _HELD_OUT_ROWS_OF_MANY
-        fitted_folds = min(n_folds, math.ceil(n_folds * enough / n))
-        every = np.arange(len(strengths))
-        trial, ends = fit_without(slice(fitted_folds), every, None)
-        losses = trial.losses(ends).double().view(n, fitted_folds, -1)
-        losses = (losses * ~without[:, :fitted_folds, None]).sum(1)  # of every row by the runs that have not seen it
-        tested = weight * torch.from_numpy(fold < fitted_folds).to(device)
+        first = in_fold[:, : math.ceil(n_folds * enough / n)]
+        n_candidates = len(candidates.strengths)
+        runs, ends = candidates.fit_without(first, np.arange(n_candidates), None)
+        losses = runs.losses(ends).double().view(n, first.shape[1], n_candidates)
+        losses = (losses * first.unsqueeze(2)).sum(1)  # of every row by the runs that have not seen it
+        tested = weight * first.any(1)
         summed = (losses * tested.unsqueeze(1)).sum(0).cpu().numpy()
         held_out = summed / float(tested.sum())
         averaged = _average_weights(summed)
-        start = (
-            ends.to(scores).view(fitted_folds, len(strengths), -1).mean(0)[torch.from_numpy(averaged > 0.0).to(device)]
-        )
-        fold_maps = maps_of(trial, ends, every)
+        fold_maps = candidates.average_each(runs, ends, averaged)
+        start = ends.to(scores).view(first.shape[1], n_candidates, -1).mean(0)[torch.from_numpy(averaged > 0.0)]
 
     chosen = np.flatnonzero(averaged)
-    final = runs(s, chosen, share_of_rows.unsqueeze(1))
+    final = candidates.make_runs(candidates.scores, chosen, candidates.share_of_rows.unsqueeze(1))
     end = final.fit(start, tol=_TOL)
     if every_fold and (left := n_folds - len(fold_maps)):
-        trial, ends = fit_without(slice(len(fold_maps), n_folds), chosen, end.float().repeat(left, 1))
-        fold_maps += maps_of(trial, ends, chosen)
-    result = make_map(final.parameters(end), chosen)
-    return Calibration(result, strengths, shaped, held_out, averaged, share, fold, fold_maps)
+        runs, ends = candidates.fit_without(in_fold[:, len(fold_maps) :], chosen, end.float().repeat(left, 1))
+        fold_maps += candidates.average_each(runs, ends, averaged[chosen])
+    return Calibration(
+        candidates.average(final.parameters(end), averaged[chosen]),
+        candidates.strengths,
+        candidates.shaped,
+        held_out,
+        averaged,
+        candidates.replaced,
+        fold,
+        fold_maps,
+    )
 
 
 def _average_weights(losses: np.ndarray) -> np.ndarray:

@@ -17,7 +17,7 @@ from legendretron._internal.columns import check_names
 from legendretron._internal.extras import arrow, import_extra
 from legendretron._internal.parameters import spell
 from legendretron.datasets.compressed import open_compressed
-from legendretron.datasets.text_form import GUESS, TextForm, TextOptions, find_decimal, find_form
+from legendretron.datasets.text_form import GUESS, MISSING_MARKS, TextForm, TextOptions, find_decimal, find_form
 
 _SAMPLE = 2**16  # bytes that show how a file is written
 _BLOCK = 2**20  # bytes that are parsed at once; so many fit into the caches of processors
@@ -139,6 +139,8 @@ class TextFile:
                 ways.insert(0, self._by_arrow(wanted, (), ()))
                 if numbers and self.form.thousands is None:
                     ways.insert(0, self._by_arrow(wanted, numbers, missing))
+                    # a tenth faster, and enough where empty fields are the only gaps
+                    ways.insert(0, self._by_arrow(wanted, numbers, {*missing}.difference(MISSING_MARKS[1:])))
             return ways
 
         ways, done = list_ways(), 0
