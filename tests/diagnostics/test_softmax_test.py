@@ -18,7 +18,9 @@ def draw(z, rng):
     return (z + rng.gumbel(size=z.shape)).argmax(1)
 
 
-@pytest.mark.parametrize(("n_classes", "n"), [(2, 600), (4, 600), (20, 1000)])
+@pytest.mark.parametrize(("n_classes", "n"), [
+    pytest.param(2, 600, marks=pytest.mark.exhaustive), (4, 600), pytest.param(20, 1000, marks=pytest.mark.exhaustive)
+])  # fmt: skip
 def test_softmax_is_seldom_rejected_where_it_is_right(n_classes, n):
     rng = np.random.default_rng(n_classes)
     z = 2.0 * rng.normal(size=(n, n_classes))

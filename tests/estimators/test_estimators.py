@@ -54,8 +54,9 @@ def test_shapes_and_consistency(estimator, data):
     assert clf.history_["epoch"][-1] == clf.n_iter_
 
 
-@pytest.mark.parametrize("alpha", [1e-1, 1e-4])
-@pytest.mark.parametrize("load", [load_iris, load_breast_cancer, load_digits])
+@pytest.mark.parametrize(("load", "alpha"), [
+    (load_iris, 1e-1), (load_breast_cancer, 1e-4), pytest.param(load_digits, 1e-4, marks=pytest.mark.exhaustive)
+])  # fmt: skip
 def test_agrees_with_logistic_regression(load, alpha):
     features, labels = load(return_X_y=True)
     features = StandardScaler().fit_transform(features)

@@ -207,7 +207,9 @@ def test_bregmantron_keeps_its_slopes(variant):
     assert float(slopes.min()) >= min(0.02, 0.998 / (2 * width)) - 1e-6
 
 
-@pytest.mark.parametrize("cls", [ISGPLinkgisticClassifier, GPLinkgisticClassifier])
+@pytest.mark.parametrize(
+    "cls", [ISGPLinkgisticClassifier, pytest.param(GPLinkgisticClassifier, marks=pytest.mark.exhaustive)]
+)
 def test_the_bound_never_falls(cls, cancer):
     for X, y in (cancer, single_index(1000, bent)[:2]):
         clf = cls(alpha=1e-3, max_iter=12, random_state=0, tol=0).fit(X, y)
@@ -217,9 +219,8 @@ def test_the_bound_never_falls(cls, cancer):
         assert (clf.bound_error_ >= 0).all()
 
 
-@pytest.mark.parametrize(
-    "cls", [ISGPLinkgisticClassifier, pytest.param(GPLinkgisticClassifier, marks=pytest.mark.exhaustive)]
-)
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("cls", [ISGPLinkgisticClassifier, GPLinkgisticClassifier])
 def test_defaults_do_not_overfit_data_that_a_line_can_separate(cls, cancer):
     wine_X, wine_y = load_wine(return_X_y=True)
     for X, y in (cancer, (wine_X[wine_y < 2], wine_y[wine_y < 2])):

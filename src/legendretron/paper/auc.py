@@ -94,8 +94,8 @@ _BAYES: dict[str, Any] = {"standardize": False, "alpha": 1e-3, "max_iter": 20, "
 #: Settings by name; first the paper's nine, in its order.
 METHODS: dict[str, dict[str, Any]] = {
     "LegendreTron": make_recipe(LegendreTronClassifier.from_paper("mnist")),
-    "ISGP-Linkgistic": make_recipe(ISGPLinkgisticClassifier(**_BAYES)),
-    "GP-Linkgistic": make_recipe(GPLinkgisticClassifier(**_BAYES)),
+    "ISGP-Linkgistic": make_recipe(ISGPLinkgisticClassifier(amplitude=1.0, **_BAYES)),
+    "GP-Linkgistic": make_recipe(GPLinkgisticClassifier(amplitude=2.0, **_BAYES)),
     "logistic regression": make_recipe(MultinomialLogisticClassifier.from_paper("mnist")),
     "GLMTron": make_recipe(GLMTronClassifier(max_iter=200, **_AS_THEY_ARE)),
     "BregmanTron": make_recipe(BregmanTronClassifier(max_iter=100, **_AS_THEY_ARE)),

@@ -171,7 +171,7 @@ def recipe(model: str, dataset: str) -> dict[str, Any]:
     if model == PLAIN:
         return {**make_recipe(MultinomialLogisticClassifier.from_paper("mnist")), **SHARED}
     if model == ISGP:
-        binary = make_recipe(ISGPLinkgisticClassifier(alpha=1e-3, max_iter=20, standardize=False))
+        binary = make_recipe(ISGPLinkgisticClassifier(amplitude=1.0, alpha=1e-3, max_iter=20, standardize=False))
         return {**binary, "multiclass": "one against rest", **SHARED}
     # a learning rate that decays to zero ends near the minimum, and the whole grid is one training
     logistic = MultinomialLogisticClassifier(
