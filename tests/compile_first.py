@@ -6,17 +6,19 @@ Without it each of several processes of pytest would compile the same functions,
 import subprocess
 import sys
 
-import numpy as np
-import torch
 
-from legendretron import CanonicalLoss, LegendreNetClassifier, LegendreTronClassifier, MultinomialLogisticClassifier
-from legendretron.accelerate.inverse import link_from_log
-from legendretron.accelerate.log_proba import log_proba
-from legendretron.links import CanonicalLink, CompositeLink
+def compile_for(name):
+    """Use all functions of links in a precision: Numba keeps on disk what it has compiled."""
+    import numpy as np
+    import torch
 
+    from legendretron import CanonicalLoss, LegendreNetClassifier, LegendreTronClassifier, MultinomialLogisticClassifier
+    from legendretron.accelerate.inverse import link_from_log
+    from legendretron.accelerate.log_proba import log_proba
+    from legendretron.links import CanonicalLink, CompositeLink
 
-def compile_for(name, kinds):
-    """Use all functions of these links in a precision: Numba keeps on disk what it has compiled."""
+    # each precision in another order, so that its process seldom writes to the same file as the other's
+    kinds = (CompositeLink, CanonicalLink) if name == "float64" else (CanonicalLink, CompositeLink)
     X, y = np.arange(12.0).reshape(6, 2) % 5, np.arange(6) % 3
     if name == "float64":
         MultinomialLogisticClassifier(alpha=0.1).fit(X, y)
@@ -36,13 +38,11 @@ def compile_for(name, kinds):
         loss(torch.zeros(4, 1, dtype=dtype, requires_grad=True), labels).backward()
 
 
-#: Each precision has a process of its own, in another order, so that they seldom write to the same file.
-ORDERS = {"float64": (CompositeLink, CanonicalLink), "float32": (CanonicalLink, CompositeLink)}
-
-
 if __name__ == "__main__":
     if len(sys.argv) > 1:
-        compile_for(sys.argv[1], ORDERS[sys.argv[1]])
+        compile_for(sys.argv[1])
     else:
-        started = [subprocess.Popen([sys.executable, "-m", "tests.compile_first", name]) for name in ORDERS]
+        started = [
+            subprocess.Popen([sys.executable, "-m", "tests.compile_first", name]) for name in ("float64", "float32")
+        ]
         sys.exit(max(process.wait() for process in started))

@@ -185,7 +185,7 @@ def test_link_and_loss_where_there_is_an_inverse(name, cancer):
 
 
 def test_gp_is_not_held_to_be_monotone():
-    X, y, _ = single_index(2000, lambda z: 0.1 + 0.8 * expit(2 * z) - 0.6 * expit(4 * (z - 2.5)))
+    X, y, _ = single_index(1200, lambda z: 0.1 + 0.8 * expit(2 * z) - 0.6 * expit(4 * (z - 2.5)))
     clf = GPLinkgisticClassifier(random_state=0).fit(X, y)
     report = monotonicity(clf.inverse_link, np.linspace(-4, 4, 200))
     assert report.falling_share > 0.1
@@ -245,7 +245,7 @@ def test_the_automatic_penalty_falls_with_the_number_of_samples():
 
 def test_posterior_links_and_their_spread():
     spread = []
-    for n in (500, 8000):
+    for n in (300, 3000):
         X, y, _ = single_index(n, bent)
         clf = ISGPLinkgisticClassifier(random_state=0).fit(X, y)
         z = np.linspace(-3, 3, 25)
