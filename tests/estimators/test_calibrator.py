@@ -251,7 +251,7 @@ def test_around_a_classifier_without_probabilities():
     assert log_loss(y[900:], wrapped.predict_proba(X[900:] / 16)) < 0.4
 
 
-@parametrize_with_checks([LegendreCalibrator(LogisticRegression(max_iter=200), strength=1.0, cv=2)])
+@parametrize_with_checks([LegendreCalibrator(LogisticRegression(max_iter=200), strength=1.0)])
 def test_scikit_learn_checks(estimator, check):
     if "sample_weight_equivalence" in check.func.__name__:
         pytest.skip("folds of repeated rows are other folds, as in CalibratedClassifierCV")
