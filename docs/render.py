@@ -205,6 +205,17 @@ def streamed_log_loss(contestant: str, rows: int) -> str:
     return f"{found['test_log_loss']:.3f}"
 
 
+def text_times() -> str:
+    """How much longer a fit of a text file takes than that of Parquet, and what it takes that for."""
+    found = record("streaming_csv")
+    (_, text), ratio = found["runs"], found["seconds_from_csv_to_parquet"]["one pass"]
+    return (
+        f"text takes {ratio:.2f} times as long ([record](../docs/results/streaming_csv.json)), with a peak of "
+        f"{text['peak_mb']:,.0f} MB: pyarrow's parser alone takes {found['seconds_of_the_parser_alone']:.0f} of "
+        f"{text['seconds']:.0f} s, on both cores"
+    )
+
+
 TABLES = {
     "docs/guide/mixed_tables.md": {"mixed": mixed_tables},
     "docs/guide/large_data.md": {
@@ -227,6 +238,7 @@ TABLES = {
         "classes": scale_classes,
         "perrow": lambda: f"{record('scale')['on_paper']['class_parallel_bytes_a_row']:,.0f} bytes",
         "crossing": scale_crossing,
+        "text": text_times,
     },
     "docs/choosing.md": {
         "better": lambda: found_in_defaults(r"significantly better on some data sets: holds. On (\d+ of \d+: .*)\."),
