@@ -360,8 +360,8 @@ def _doubts_section(results: Results, noises: Sequence[float], models: Sequence[
         "labels were really made wrong. Labels are judged by models that did not see the row. Bold: better than "
         f"{reference} at 99 % in a paired t-test; italic: worse.",
         f"Figures of {FLOOR} and {FORWARD} in this section are of development versions before label quality was calibrated "
-        "(see the changelog): predictions had a floor then, below which rows could not be told apart. Accuracies and rates "
-        "do not depend on it.",
+        "(see the changelog): predictions had a floor then, below which rows could not be told apart. On small tables, "
+        f"accuracies and rates of {FLOOR} by later versions differ a little, too.",
     ]
     for noise in noises:
         cells = study.cells_of(results, noise)

@@ -313,3 +313,27 @@ def test_no_part_is_replaced(broken, run):
     assert "'--out': " in ran.error
     assert "is the file of DATA, which would be replaced" in ran.error
     assert (broken / "part-03.parquet").read_bytes() == before
+
+
+def test_json_lines_unlike_the_first(run, tmp_path):
+    lines = [f'{{"x": {i % 7}, "y": "{"ab"[i % 2]}"}}' for i in range(70_000)]
+    words = [
+        "fit",
+        tmp_path / "t.jsonl",
+        "-t",
+        "y",
+        "-o",
+        tmp_path / "m",
+        "--model",
+        "logistic",
+        "--alpha",
+        "1",
+        "--stream",
+    ]
+    lines[-1] = '{"x": 7.5, "y": "a"}'
+    (tmp_path / "t.jsonl").write_text("\n".join(lines))
+    assert run(*words, "--json").json["rows"] == 70_000
+    lines[-1] = '{"x": 7, "y": "a", "late": 1}'
+    (tmp_path / "t.jsonl").write_text("\n".join(lines))
+    assert "column 'late' is not in the first lines" in run(*words, code=1).err
+    assert run(*words, "--drop", "late", "--json").json["rows"] == 70_000

@@ -348,3 +348,32 @@ def test_thousands_that_are_set_apart(tmp_path, written, options, numbers):
     (tmp_path / "t.csv").write_text("a;y\n" + "".join(f"{text};u\n" for text in written))
     a = read_columns(tmp_path / "t.csv", "y", text=TextOptions(sep=";", **options)).X["a"]
     assert a.dropna().tolist() == (written if numbers is None else numbers)
+
+
+@pytest.mark.parametrize(("end", "pack", "between"), [("bz2", bz2.compress, b""), ("xz", lzma.compress, bytes(4))])
+def test_compressed_streams_one_after_the_other(tmp_path, end, pack, between):
+    path, first, second = tmp_path / f"t.csv.{end}", pack(b"x,y\n1,a\n"), pack(b"2,b\n")
+    path.write_bytes(first + between + second)  # xz may pad its streams with zeros
+    assert read_table(path, "y").y.tolist() == ["a", "b"]
+    path.write_bytes(first + b"\x12" + second[1:])
+    with pytest.raises(ValueError, match=r"damaged or breaks off"):
+        read_table(path, "y")
+
+
+@pytest.mark.parametrize("odd", [[], ["   "]])
+def test_quotation_marks_after_spaces(tmp_path, odd):
+    """They open a field in all rows, whether or not a line is one that only the csv module reads."""
+    rows = [f'{i}.5, "{"ab"[i % 2]}"' for i in range(4)]
+    (tmp_path / "t.csv").write_text("\n".join(["x, y", *rows, *odd, *rows, ""]))
+    assert read_table(tmp_path / "t.csv", "y").y.tolist() == ["a", "b"] * 4
+    (tmp_path / "t.csv").write_text('x,y\n1,"a, ""b"""\n')  # within a field they are text
+    assert read_table(tmp_path / "t.csv", "y").y.tolist() == ['a, "b"']
+
+
+def test_lines_of_a_single_column(tmp_path):
+    rows = [str(i) for i in range(300_000)]
+    rows[3], rows[5], rows[-5] = "  ", '""', "7,"
+    (tmp_path / "t.csv").write_text("\n".join(["x", *rows, ""]))
+    x = read_columns(tmp_path / "t.csv").X["x"]
+    assert len(x) == len(rows) - 1  # without the blank line
+    assert np.flatnonzero(x.isna()).tolist() == [4]

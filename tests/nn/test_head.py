@@ -26,13 +26,20 @@ def test_head_is_the_link_of_the_linear_layer(settings):
 
 
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
-def test_a_head_that_is_split_by_class_ignores_the_same_rows(mesh_of_one, settings, reduction):
+def test_a_head_that_is_split_by_class_is_the_same(mesh_of_one, settings, reduction):
     from torch.distributed.tensor.parallel import parallelize_module
 
     head, x, y = make_head(settings).eval(), features(), torch.tensor([0, 4, -100, 2, -100, 1, 3])
-    expected = head.loss(x, y, reduction)
+    whole = copy.deepcopy(head)
+    expected = whole.loss(x, y, reduction)  # without the rows that are ignored
+    expected.sum().backward()
     parallelize_module(head, mesh_of_one, ClassParallel())
-    torch.testing.assert_close(head.loss(x, y, reduction), expected)
+    loss = head.loss(x, y, reduction)
+    torch.testing.assert_close(loss, expected)
+    loss.sum().backward()
+    for (name, parameter), like in zip(head.named_parameters(), whole.parameters(), strict=True):
+        if like.grad is not None:
+            torch.testing.assert_close(parameter.grad.full_tensor(), like.grad, msg=name)
 
 
 def test_link_takes_differences_to_the_last_logit(settings):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import io
 import lzma
 import zlib
 from collections.abc import Callable, Iterator
@@ -13,14 +14,50 @@ from typing import Any, BinaryIO
 
 #: First bytes of a compressed file, and what opens it; a file extension may be wrong.
 _COMPRESSIONS: dict[bytes, tuple[str, Callable[[Any], Any]]] = {
-    b"BZh": ("bzip2", bz2.open),
-    b"\xfd7zXZ\0": ("xz", lzma.open),
+    b"BZh": ("bzip2", lambda file: io.BufferedReader(_Streams(file, bz2.BZ2Decompressor))),
+    b"\xfd7zXZ\0": ("xz", lambda file: io.BufferedReader(_Streams(file, lzma.LZMADecompressor))),
     b"\x1f\x8b": ("gzip", gzip.open),
 }
+_CHUNK = 2**16
 
 
 class UnreadableFileError(ValueError):
     """A file that is missing, cannot be opened, or is damaged as a whole."""
+
+
+class _Streams(io.RawIOBase):
+    """The compressed streams of a file, one after the other.
+
+    :func:`bz2.open` and :func:`lzma.open` stop silently at a stream after the first whose beginning is damaged; rows would
+    be missing, so here it is an error.
+    """
+
+    def __init__(self, file: BinaryIO, decompressor: Callable[[], Any]):
+        self._file, self._new = file, decompressor
+        self._stream = decompressor()
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while True:
+            compressed = b""
+            if self._stream.eof:
+                compressed = self._stream.unused_data.lstrip(b"\0")  # xz pads its streams with zeros
+                while not compressed:
+                    chunk = self._file.read(_CHUNK)
+                    if not chunk:
+                        return 0
+                    compressed = chunk.lstrip(b"\0")
+                self._stream = self._new()
+            elif self._stream.needs_input:
+                compressed = self._file.read(_CHUNK)
+                if not compressed:
+                    raise EOFError("the file ends within a compressed stream")
+            content = self._stream.decompress(compressed, len(buffer))
+            if content:
+                buffer[: len(content)] = content
+                return len(content)
 
 
 @contextmanager

@@ -222,14 +222,29 @@ def open_source(
     besides = [*(drop or ()), *([] if weight is None else [weight])]
     chosen = choose_columns(parts.files[0], header_of(parts.files[0], parts.format), target, features, besides)
     local = import_extra("pyarrow.fs", f"reading {named}", "tables").LocalFileSystem()
+    # on this file system: a name with a colon would be taken for a URL
+    opening = functools.partial(
+        arrow_datasets.dataset, [str(path) for path in parts.files], format=_DATASETS[parts.format], filesystem=local
+    )
     try:
-        # on this file system: a name with a colon would be taken for a URL
-        opened = arrow_datasets.dataset(
-            [str(path) for path in parts.files], format=_DATASETS[parts.format], filesystem=local
-        )
+        opened = opening()
+        if parts.format == "jsonl":
+            # typed by the first lines, where a column of numbers may have whole ones only
+            fields = [
+                field.with_type(arrow.float64())
+                if arrow.types.is_integer(field.type) and field.name.strip() in chosen
+                else field
+                for field in opened.schema
+            ]
+            opened = opening(schema=arrow.schema(fields))
     except (arrow.ArrowException, OSError) as error:
         raise ValueError(f"{str(parts.files[0])!r} is damaged or not {named}: {error}") from error
     there = {name.strip(): name for name in opened.schema.names}
+    if late := [name for name in chosen if name not in there]:
+        raise ValueError(
+            f"column {late[0]!r} is not in the first lines of {str(parts.files[0])!r}, by which JSON lines are typed when "
+            f"they are read in batches; leave it out, as {spell('drop', late[0])}, or write it there, as null."
+        )
     label, weights = (None if name is None else there[name] for name in (target, weight))
     source = ArrowSource(opened, target=label, weight=weights, features=[there[name] for name in chosen])
     source.feature_names = tuple(chosen)

@@ -6,6 +6,7 @@ import codecs
 import csv
 import io
 import itertools
+import re
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -23,6 +24,7 @@ _SAMPLE = 2**16  # bytes that show how a file is written
 _BLOCK = 2**20  # bytes that are parsed at once; so many fit into the caches of processors
 _ROWS = 2**14  # of a batch, where lines are irregular
 _LONGEST_FIELD = 2**31 - 1
+_OVERLAP = 32  # bytes that are looked at again with those that follow
 _END = "\x1e end \x1f"  # a line after the last one, which is a record of its own unless a quotation mark is not closed
 
 
@@ -135,7 +137,7 @@ class TextFile:
 
         def list_ways() -> list[Iterator[Any]]:
             ways = [self._by_csv(wanted, bad_lines)]
-            if self.regular:
+            if self.regular and len(self.names) > 1:  # of a single column, pyarrow takes lines of spaces for rows
                 ways.insert(0, self._by_arrow(wanted, (), ()))
                 if numbers and self.form.thousands is None:
                     ways.insert(0, self._by_arrow(wanted, numbers, missing))
@@ -166,7 +168,7 @@ class TextFile:
     def _by_arrow(self, wanted: list[str], numbers: Collection[str], missing: Collection[str]) -> Iterator[Any]:
         reading = import_extra("pyarrow.csv", "reading text", "tables")
         with open_compressed(self.path) as file:
-            counted, batch = _CountedQuotes(file), None
+            counted, batch = _CountedQuotes(file, self.form.sep), None
             for batch in reading.open_csv(
                 counted,
                 read_options=reading.ReadOptions(
@@ -220,10 +222,15 @@ class TextFile:
 
 
 class _CountedQuotes(io.RawIOBase):
-    """A file of which the quotation marks are counted while it is read."""
+    """A file of which the quotation marks are counted while it is read.
 
-    def __init__(self, file: Any) -> None:
-        self._file, self.number = file, 0
+    One that follows spaces at the beginning of a field opens it, as in ``a, "b"``, which pyarrow takes for text: an error.
+    """
+
+    def __init__(self, file: Any, sep: str) -> None:
+        self._file, self.number, self._end = file, 0, b"\n"
+        # the zeros are those of UTF-16
+        self._spaced = re.compile(rb"[\r\n" + re.escape(sep.encode()) + rb"]\0?(?: \0?)+\"")
 
     def readable(self) -> bool:
         return True
@@ -231,7 +238,16 @@ class _CountedQuotes(io.RawIOBase):
     def read(self, size: int = -1) -> bytes:
         piece: bytes = self._file.read(size)
         if b'"' in piece:  # which is looked for faster than counted
+            joined = self._end + piece
+            if b' "' in joined or b' \0"' in joined:
+                at, number = 0, self.number - self._end.count(b'"')
+                for found in self._spaced.finditer(joined):
+                    number += joined.count(b'"', at, found.start())
+                    at = found.start()
+                    if number % 2 == 0:  # not within a field
+                        raise arrow.ArrowInvalid("a quotation mark after a space")
             self.number += piece.count(b'"')
+        self._end = piece[-_OVERLAP:] or self._end
         return piece
 
 
@@ -246,15 +262,23 @@ def _is_blank(fields: list[str]) -> bool:
 
 def _records(file: Any, form: TextForm, errors: str = "strict") -> Iterator[tuple[int, list[str]]]:
     """The line at which each record begins, from 1, and its fields; the first record has the names of the columns."""
+    line = ""
+
+    def watch(lines: Iterable[str]) -> Iterator[str]:
+        nonlocal line
+        for read in lines:
+            line = read
+            yield read
+
     with io.TextIOWrapper(file, form.encoding, errors=errors, newline="") as text:
-        reader, begins = _parse(itertools.chain(text, [_END]), form), 1
+        reader, begins = _parse(watch(itertools.chain(text, [_END])), form), 1
         try:
             for fields in reader:
                 if fields and fields[-1].endswith(_END):
                     if fields != [_END] or reader.line_num > begins:
                         raise csv.Error("a quotation mark is not closed")
                     return
-                if not _is_blank(fields):
+                if len(fields) > 1 or line.strip():  # a field may be two quotation marks
                     yield begins, fields
                 begins = reader.line_num + 1
         except csv.Error as error:

@@ -211,7 +211,9 @@ class FICNN(Potential):
         """``z_1 .. z_{M+1}``, shapes (*runs, n, H) and (*runs, n, 1)."""
         # the only communication of a class-parallel head
         t = reduce_shards(x @ ridge.weight.mT) + ridge.bias.unsqueeze(-2)
-        layers = t.split(self.hidden, dim=-1)
+        # the last unit apart: what is split has to have all its gradients, and a linear one has none
+        last = self.hidden * self.depth
+        layers = [*t[..., :last].split(self.hidden, dim=-1), t[..., last:]]
         z = [layers[0]]
         for layer, mixing in zip(layers[1:], ridge.mixing, strict=True):
             mixed = softplus(z[-1]) @ mixing.mT

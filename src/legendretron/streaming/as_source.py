@@ -101,7 +101,7 @@ class ArrowSource(BlockSource):
                 "numbers."
             )
         self.feature_names = tuple(chosen)
-        self._features, self._target, self._weight = chosen, target, weight
+        self._features, self._target, self._weight, self._schema = chosen, target, weight, dataset.schema
         self._columns = [*chosen, *(name for name in (target, weight) if name is not None)]
         self._blocks: list[_Block] = []
         for file, fragment in enumerate(dataset.get_fragments()):
@@ -156,7 +156,11 @@ class ArrowSource(BlockSource):
     def _records(self, block: _Block) -> Iterator[Any]:
         if block.group is None:
             yield from block.fragment.to_batches(
-                columns=self._columns, batch_size=_BATCH_ROWS, batch_readahead=2, fragment_readahead=1
+                schema=self._schema,
+                columns=self._columns,
+                batch_size=_BATCH_ROWS,
+                batch_readahead=2,
+                fragment_readahead=1,
             )
             return
         columns = [name for name in self._columns if name not in block.constants]
