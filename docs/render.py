@@ -206,7 +206,7 @@ def streamed_log_loss(contestant: str, rows: int) -> str:
 
 
 def text_times() -> str:
-    """How much longer a fit of a text file takes than that of Parquet, and what it takes that for."""
+    """Time of a streamed fit from text relative to one from Parquet, and the part of the parser."""
     found = record("streaming_csv")
     (_, text), ratio = found["runs"], found["seconds_from_csv_to_parquet"]["one pass"]
     return (

@@ -317,19 +317,8 @@ def test_no_part_is_replaced(broken, run):
 
 def test_json_lines_unlike_the_first(run, tmp_path):
     lines = [f'{{"x": {i % 7}, "y": "{"ab"[i % 2]}"}}' for i in range(70_000)]
-    words = [
-        "fit",
-        tmp_path / "t.jsonl",
-        "-t",
-        "y",
-        "-o",
-        tmp_path / "m",
-        "--model",
-        "logistic",
-        "--alpha",
-        "1",
-        "--stream",
-    ]
+    words = ["fit", tmp_path / "t.jsonl", "-t", "y", "-o", tmp_path / "m", "--stream"]
+    words += ["--model", "logistic", "--alpha", "1"]
     lines[-1] = '{"x": 7.5, "y": "a"}'
     (tmp_path / "t.jsonl").write_text("\n".join(lines))
     assert run(*words, "--json").json["rows"] == 70_000
