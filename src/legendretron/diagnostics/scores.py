@@ -94,36 +94,30 @@ def area_under_curve(
     is the area of these rows, up to terms of the order ``1 / n``; its variance is DeLong's.
     """
     weight = row_weights(sample_weight, len(scores))
-    totals = np.bincount(positive, weight, 2)
-    if not totals.all():
+    total_negative, total_positive = np.bincount(positive, weight, 2)
+    if not (total_positive and total_negative):
         return float("nan"), np.full(len(scores), np.nan) if influence else None
     order = np.argsort(scores)
     ranked, is_positive, weight = scores[order], positive[order], weight[order]
-    last = np.append(ranked[1:] != ranked[:-1], True)  # of the rows with equal scores
-    negatives_below, positives_below = (
-        _below(np.where(kind, weight, 0.0), last) / total
-        for kind, total in zip((~is_positive, is_positive), totals, strict=True)
-    )
-    area = float((weight * is_positive) @ negatives_below / totals[1])
+    positives = np.cumsum(weight * is_positive)  # that are not above each row; the row itself does not count in what follows
+    negatives = np.cumsum(weight) - positives
+    different = np.append(ranked[1:] != ranked[:-1], True)
+    if not different.all():  # rows with equal scores: half of them count as below
+        ends = np.flatnonzero(different)
+        positives, negatives = (
+            np.repeat((np.append(0.0, sums[ends[:-1]]) + sums[ends]) / 2, np.diff(ends, prepend=-1))
+            for sums in (positives, negatives)
+        )
+    area = float((weight * is_positive * negatives).sum() / (total_positive * total_negative))
     if not influence:
         return area, None
     adds = np.empty(len(scores))
     adds[order] = np.where(
         is_positive,
-        (negatives_below - area) * (totals.sum() / totals[1]),
-        (1.0 - area - positives_below) * (totals.sum() / totals[0]),
+        (negatives / total_negative - area) * (1.0 + total_negative / total_positive),
+        (1.0 - area - positives / total_positive) * (1.0 + total_positive / total_negative),
     )
     return area, adds
-
-
-def _below(weight: np.ndarray, last: np.ndarray) -> np.ndarray:
-    """Sum of the weights before each row, where rows with equal scores, up to each ``last``, count half."""
-    sums = np.cumsum(weight)
-    if last.all():
-        return sums - weight / 2
-    ends = np.append(0.0, sums[last])
-    below: np.ndarray = np.repeat((ends[1:] + ends[:-1]) / 2, np.diff(np.flatnonzero(last), prepend=-1))
-    return below
 
 
 class RankingCurve(NamedTuple):

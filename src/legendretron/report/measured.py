@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple, TypeVar
 
 import numpy as np
+import torch
 
 from legendretron._internal.chunks import chunks_in_cache
 from legendretron.diagnostics.decomposition import split_loss
@@ -23,8 +25,15 @@ _MOST_RANKED = 5e6
 _CHANCES = 100
 
 
+_Item, _Result = TypeVar("_Item"), TypeVar("_Result")
 #: A contestant and its score; with "after", that after recalibration.
 _Name = tuple[str, ...]
+
+
+def map_in_threads(function: Callable[[_Item], _Result], items: Iterable[_Item]) -> Iterator[_Result]:
+    """Call a function of numpy arrays for each item, on as many threads as torch has."""
+    with ThreadPoolExecutor(torch.get_num_threads()) as threads:
+        yield from threads.map(function, items)
 
 
 class CalibrationError(NamedTuple):
@@ -99,11 +108,15 @@ class Measured:
         weight = weight * (len(weight) / weight.sum())
         areas, errors = np.full((2, n_classes), np.nan)
         total = np.zeros(len(chosen))
-        for k in range(n_classes):
+
+        def rank(k: int) -> tuple[float, np.ndarray]:
             # for two classes log-odds: probabilities near 1 round to the same
             scores = log_p[k] - log_p[1 - k] if n_classes == 2 else log_p[k]
-            areas[k], influence = area_under_curve(scores, y == k, weight, influence=True)
+            area, influence = area_under_curve(scores, y == k, weight, influence=True)
             assert influence is not None
+            return area, influence
+
+        for k, (areas[k], influence) in enumerate(map_in_threads(rank, range(n_classes))):
             if np.isfinite(areas[k]):
                 errors[k] = np.sqrt(((weight * influence) ** 2).sum()) / len(chosen)
                 total += influence

@@ -25,7 +25,7 @@ from legendretron.report.markup import (
     section,
     table,
 )
-from legendretron.report.measured import CalibrationError, Measured
+from legendretron.report.measured import CalibrationError, Measured, map_in_threads
 from legendretron.report.sections.scores import calibration_in_words
 
 #: Classes with a picture of their own, the worst first.
@@ -151,8 +151,8 @@ def _by_class(measured: Measured, errors: np.ndarray, seed: int) -> Markup:
     count = np.bincount(rows.y, minlength=len(names))
     worst = [k for k in np.argsort(-errors, kind="stable") if count[k] > 0][:_PICTURES]
     pictures = []
-    for k in worst:
-        display = _reliability(measured, seed, _CLASS_ROWS, _CLASS_DRAWS, int(k))
+    displays = map_in_threads(lambda k: _reliability(measured, seed, _CLASS_ROWS, _CLASS_DRAWS, int(k)), worst)
+    for k, display in zip(worst, displays, strict=True):
         if _has_curve(display):
             picture = chart_svg(display.chart(), 240, 210)
             pictures.append(figure(picture, f"{names[k]}: error {percent(float(errors[k]))}"))
