@@ -48,6 +48,7 @@ def read(source, **how):
 
 def test_text_has_the_rows_of_its_files_in_any_order(folder, table, monkeypatch):
     monkeypatch.setattr("legendretron.datasets.text_file._BLOCK", 2**10)
+    monkeypatch.setattr("legendretron.streaming.spool._ROWS", 30)  # several small batches
     paths, frame = table
     source = source_of(paths[0], target="y")
     assert source.n_blocks > 2
