@@ -99,7 +99,7 @@ def area_under_curve(
         return float("nan"), np.full(len(scores), np.nan) if influence else None
     order = np.argsort(scores)
     ranked, is_positive, weight = scores[order], positive[order], weight[order]
-    positives = np.cumsum(weight * is_positive)  # that are not above each row; the row itself does not count in what follows
+    positives = np.cumsum(weight * is_positive)  # of the rows up to each one
     negatives = np.cumsum(weight) - positives
     different = np.append(ranked[1:] != ranked[:-1], True)
     if not different.all():  # rows with equal scores: half of them count as below

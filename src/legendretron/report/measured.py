@@ -24,8 +24,8 @@ _MOST_RANKED = 5e6
 #: Outcomes that are drawn from the probabilities, to see how large an error is by chance.
 _CHANCES = 100
 
-
-_Item, _Result = TypeVar("_Item"), TypeVar("_Result")
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
 #: A contestant and its score; with "after", that after recalibration.
 _Name = tuple[str, ...]
 
