@@ -48,7 +48,7 @@ def read(source, **how):
 
 def test_text_has_the_rows_of_its_files_in_any_order(folder, table, monkeypatch):
     monkeypatch.setattr("legendretron.datasets.text_file._BLOCK", 2**10)
-    monkeypatch.setattr("legendretron.streaming.spool._ROWS", 30)  # several small batches
+    monkeypatch.setattr("legendretron.datasets.streams._ROWS", 10)
     paths, frame = table
     source = source_of(paths[0], target="y")
     assert source.n_blocks > 2
@@ -62,6 +62,19 @@ def test_text_has_the_rows_of_its_files_in_any_order(folder, table, monkeypatch)
     halves = [read(source, shard=(rank, 2)) for rank in range(2)]
     assert halves[0] | halves[1] == rows
     assert not halves[0].keys() & halves[1].keys()
+
+
+@pytest.mark.parametrize("odd", ['"0.5", a', '0.5,"a\nb"', "NA,a"])
+def test_rows_that_are_written_in_another_way_than_those_before(folder, tmp_path, monkeypatch, odd):
+    """Text is read in the fastest way that suits it, and the rest in a slower one when that fails."""
+    monkeypatch.setattr("legendretron.datasets.text_file._BLOCK", 2**10)
+    rows = [f"{i}.5,{'ab'[i % 2]}" for i in range(500)]
+    (tmp_path / "t.csv").write_text("\n".join(['"x","y"', *rows, odd, *rows, ""]))
+    found = read(source_of(tmp_path / "t.csv", target="y"))
+    X, y = zip(*found.values(), strict=True)
+    expected = [[i + 0.5] for i in range(500)]
+    np.testing.assert_array_equal(X, [*expected, [np.nan if "NA" in odd else 0.5], *expected])
+    assert [*y] == [*"ab" * 250, odd.rpartition(",")[2].strip(' "'), *"ab" * 250]
 
 
 def test_faults_and_missing_labels_are_kept(folder, table):

@@ -16,7 +16,7 @@ from legendretron._internal.parameters import spell
 from legendretron.datasets.libsvm import LibsvmSource
 from legendretron.datasets.table_files import TYPED, header_of
 from legendretron.datasets.tables import TableParts, check_no_names, choose_columns, find_parts, type_labels
-from legendretron.datasets.text_file import TextFile, place_of_row
+from legendretron.datasets.text_file import TextFile, join_batches, place_of_row
 from legendretron.datasets.text_form import (
     GUESS,
     TextForm,
@@ -32,6 +32,9 @@ from legendretron.streaming import Batch, BlockSource, Source, as_source
 from legendretron.streaming.as_source import ArrowSource
 from legendretron.streaming.source import ROWS_OF_A_FILE, CompleteRows
 from legendretron.streaming.spool import Spool
+
+#: Most rows of a batch of text, and most numbers.
+_ROWS, _NUMBERS = 2**14, 2**20
 
 
 def are_paths(data: Any) -> bool:
@@ -112,9 +115,12 @@ class TextSource(BlockSource):
         names = list(self.feature_names or ())
         columns = [*names, *([] if self._target is None else [self._target])]
         done = 0
-        for records in file.batches(
+        batches = file.batches(
             columns, numbers=names, missing=self._missing, bad_lines=bad_lines if self._skips else None
-        ):
+        )
+        # the batches of the parser are small, and each takes its time, here and in every pass that follows
+        for table in join_batches(batches, max(1, min(_ROWS, _NUMBERS // len(columns)))):
+            (records,) = table.combine_chunks().to_batches()
             X, words = self._features(records.select(names), file.form)
             faults = {first + done + row: word for row, word in words.items()}
             y = None

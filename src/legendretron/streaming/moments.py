@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
+from legendretron._internal.chunks import chunks_in_cache
+
 #: Below it, squares of deviations lose digits, or are rounded to 0.
 SMALLEST_VARIANCE = 1e-300
 
@@ -29,7 +31,12 @@ class Moments:
         self.squares = np.zeros(n_features)
 
     def add(self, X: Any, weight: np.ndarray) -> None:
-        """Take in rows (n, d) with weights (n,), not all zero."""
+        """Take in rows (n, d) with weights (n,)."""
+        parts = [slice(len(weight))] if scipy.sparse.issparse(X) else chunks_in_cache(*X.shape)
+        for rows in parts:
+            self._add_part(X[rows], weight[rows])
+
+    def _add_part(self, X: Any, weight: np.ndarray) -> None:
         total = float(weight.sum())
         if total == 0.0:
             return

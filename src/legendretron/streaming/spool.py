@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import itertools
 import math
 import mmap
 import os
@@ -11,7 +10,7 @@ import shutil
 import tempfile
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -28,10 +27,6 @@ from legendretron.streaming.source import Batch, BlockSource
 SPOOL_FOLDER = "LEGENDRETRON_SPOOL"
 #: Files that are parsed at once, at most: each takes some tens of megabytes.
 _MOST_THREADS = 4
-#: Most rows of a block, and most bytes of their features.
-_ROWS, _BYTES = 2**14, 2**23
-#: Arrays of a batch, in the order in which they are written: no array's entries are longer than those before.
-_ARRAYS = "row_numbers", "weight", "X", "y"
 
 
 class Spool(BlockSource):
@@ -53,10 +48,15 @@ class Spool(BlockSource):
         labels, stopped = _Labels(), threading.Event()
 
         def write_all(number: int) -> list[_Block]:
-            path = Path(folder, str(number))
+            path, blocks = Path(folder, str(number)), []
             with path.open("wb") as file:
-                batches = itertools.takewhile(lambda _: not stopped.is_set(), source.read_block(number))
-                return [_write(file, path, batch) for batch in _join_small(map(labels.replace, batches))]
+                for batch in source.read_block(number):
+                    if stopped.is_set():
+                        break
+                    if len(batch):
+                        y = None if batch.y is None else labels.find(batch.y)
+                        blocks.append(_write(file, path, replace(batch, y=y)))
+            return blocks
 
         try:
             # parsing text takes most of the time, and files can be parsed side by side
@@ -103,27 +103,6 @@ class Spool(BlockSource):
         return y
 
 
-def _join_small(batches: Iterable[Batch]) -> Iterator[Batch]:
-    """Join batches of a file, so that few are opened in every pass: those of text are as small as its parser likes."""
-    held: list[Batch] = []
-    n = size = 0
-    for batch in batches:
-        if held and (n + len(batch) > _ROWS or size + batch.X.nbytes > _BYTES):
-            yield _join(held)
-            held, n, size = [], 0, 0
-        held.append(batch)
-        n, size = n + len(batch), size + batch.X.nbytes
-    if n:
-        yield _join(held)
-
-
-def _join(batches: list[Batch]) -> Batch:
-    columns = {name: [getattr(batch, name) for batch in batches] for name in _ARRAYS}
-    arrays = {name: None if parts[0] is None else np.concatenate(parts) for name, parts in columns.items()}
-    faults = {number: fault for batch in batches for number, fault in batch.faults.items()}
-    return replace(batches[0], faults=faults, **arrays)  # type: ignore[arg-type]
-
-
 class _Block(NamedTuple):
     """Where the arrays of a batch are."""
 
@@ -139,7 +118,8 @@ def _write(file: BinaryIO, path: Path, batch: Batch) -> _Block:
 
     Means and deviations are taken while the rows are near.
     """
-    arrays = {name: np.ascontiguousarray(part) for name in _ARRAYS if (part := getattr(batch, name)) is not None}
+    names = "row_numbers", "weight", "X", "y"  # no array's entries are longer than those before
+    arrays = {name: np.ascontiguousarray(part) for name in names if (part := getattr(batch, name)) is not None}
     start = file.seek(-file.tell() % mmap.ALLOCATIONGRANULARITY, os.SEEK_CUR)
     for part in arrays.values():
         file.write(part.data)
@@ -151,7 +131,7 @@ def _write(file: BinaryIO, path: Path, batch: Batch) -> _Block:
         start,
         file.tell() - start,
         {name: (part.dtype, part.shape) for name, part in arrays.items()},
-        replace(batch, moments=moments if known else None, **dict.fromkeys(_ARRAYS)),  # type: ignore[arg-type]
+        replace(batch, moments=moments if known else None, **dict.fromkeys(names)),  # type: ignore[arg-type]
     )
 
 
@@ -162,11 +142,9 @@ class _Labels:
         self.places: dict[Any, int] = {}
         self._lock = threading.Lock()
 
-    def replace(self, batch: Batch) -> Batch:
-        """The batch with places of labels, to which new ones are added; -1 for those that are missing."""
-        if batch.y is None:
-            return batch
-        codes, different = pandas.factorize(batch.y)
+    def find(self, labels: np.ndarray) -> np.ndarray:
+        """Places of labels, to which new ones are added; -1 for those that are missing."""
+        codes, different = pandas.factorize(labels)
         with self._lock:
             places = [self.places.setdefault(label, len(self.places)) for label in different.tolist()]
-        return replace(batch, y=np.array([*places, -1], dtype=np.int32)[codes])
+        return np.array([*places, -1], dtype=np.int32)[codes]
