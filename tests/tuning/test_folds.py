@@ -140,3 +140,22 @@ def test_groups_of_classes_with_few_rows():
     y = np.array([0, 0, 1, 1, 2, 2])
     folds = make_folds(5, np.zeros((6, 1)), y, np.arange(6), groups=np.arange(6) % 3, seed=0)
     assert len(folds) == 2
+
+
+@pytest.mark.parametrize(
+    "cv",
+    [
+        [1, 2],
+        b"x",
+        [("a", "b")],
+        [(np.arange(5),)],
+        [],
+        KFold,
+        [(np.arange(5), [10])],
+        [(np.arange(5), [-1])],
+        [(np.ones(3, bool), [1])],
+    ],
+)
+def test_what_cannot_be_folds(cv):
+    with pytest.raises(ValueError, match=r"^cv must be a number of folds.*got (?!.*\d, \d, \d, \d, \d, \d)"):
+        make_folds(cv, np.zeros((10, 2)), np.arange(10) % 2, np.arange(10), None, 0)

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from sklearn.model_selection import check_cv
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
@@ -21,6 +20,7 @@ from legendretron.estimators.onnx import predictor_model, write_model
 from legendretron.estimators.prediction import ProbabilityClassifier
 from legendretron.links import Link, SymmetricNoise
 from legendretron.losses import CanonicalLoss, CompositeLoss
+from legendretron.tuning.folds import given_splits, short_repr
 
 
 class LabelQuality(ProbabilityClassifier):
@@ -210,15 +210,15 @@ class LabelQuality(ProbabilityClassifier):
         """Log-probabilities of each row by a model that has not seen it."""
         check_is_fitted(self)
 
-        folds = list(check_cv(cv, y, classifier=True).split(X, y, groups))
+        folds = given_splits(cv, X, y, groups)
         times = np.bincount(np.concatenate([test for _, test in folds]), minlength=len(y))
         if (times != 1).any():
             row = int(np.argmax(times != 1))
-            raise ValueError(f"cv={cv!r} must hold out every row once, but row {row} is held out {times[row]} times.")
+            raise ValueError(f"cv={short_repr(cv)} must hold out every row once, but row {row} is held out {times[row]} times.")
         log_p = np.empty((X.shape[0], len(self.classes_)))
         for train, test in folds:
             if len(seen := np.intersect1d(train, test)):
-                raise ValueError(f"cv={cv!r} must not train on the rows that it holds out, but does on row {seen[0]}.")
+                raise ValueError(f"cv={short_repr(cv)} must not train on the rows that it holds out, but does on row {seen[0]}.")
             n_classes, noise = len(np.unique(y[train])), self._noise
             if n_classes < 2:
                 raise ValueError("cv leaves a fold with rows of one class only; give fewer folds, or cv=None.")

@@ -23,7 +23,7 @@ from legendretron.links import LabelNoise, Link
 from legendretron.training import TrainingSettings
 from legendretron.training.features import Features
 from legendretron.training.layout import threads_for
-from legendretron.tuning.folds import make_folds
+from legendretron.tuning.folds import make_folds, short_repr
 from legendretron.tuning.problem import TuningProblem, link_candidates
 from legendretron.tuning.rules import link_folds_for, steps_for
 from legendretron.tuning.table import Tuning
@@ -229,10 +229,11 @@ def make_problem(
         features, fixed = features.single(), copy.deepcopy(fixed).float()
     folds = make_folds(estimator.cv, data.X, data.y, rows, groups, seed, data.copies)
     if not folds and (estimator.cv is not None or groups is not None):
-        which = "groups" if groups is not None else f"cv={estimator.cv!r}"
+        which = "groups" if groups is not None else f"cv={short_repr(estimator.cv)}"
+        penalties = " and ".join(spell(name) for name in ("alpha", "link_alpha") if hasattr(estimator, name))
         raise ValueError(
             f"{which} never holds out a row of a class that the training rows have, so penalties cannot be "
-            f"chosen; leave it out, or give {spell('alpha')} and {spell('link_alpha')}."
+            f"chosen; leave it out, or give {penalties}."
         )
     if not folds and is_learned(estimator.label_noise):
         raise ParameterError(

@@ -6,14 +6,19 @@ is the same as with random folds.
 
 from __future__ import annotations
 
+import reprlib
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 from sklearn.model_selection import StratifiedGroupKFold, check_cv
 
+from legendretron._internal.parameters import ParameterError
 from legendretron.tuning.rules import FOLDS, ONE_SPLIT_FROM, REPEATS, TOLD_APART
 
 Fold = tuple[np.ndarray, np.ndarray]
+#: Letters of an argument that a message has room for.
+_LONGEST = 100
 
 
 def make_folds(
@@ -41,6 +46,51 @@ def make_folds(
     return checked
 
 
+def given_splits(cv: Any, X: Any, y: np.ndarray, groups: Any = None) -> list[Fold]:
+    """Splits as ``cv`` gives them: a number of folds, a splitter of scikit-learn, or pairs of row numbers or of masks."""
+    if cv is None or isinstance(cv, int | np.integer):
+        cv = check_cv(cv, y, classifier=True)
+    if isinstance(cv, str | bytes | type) or not (hasattr(cv, "split") or isinstance(cv, Iterable)):
+        raise _cv_error(cv)
+    splits: list[Fold] = []
+    for split in cv.split(X, y, groups) if hasattr(cv, "split") else cv:
+        if not (isinstance(split, tuple | list) and len(split) == 2):
+            raise _cv_error(cv)
+        train, held = (np.asarray(part) for part in split)
+        for part in (train, held):
+            whole = part.shape == y.shape if part.dtype == bool else part.ndim == 1 and part.dtype.kind in "iu"
+            if not whole or (part.dtype != bool and ((part < 0) | (part >= len(y))).any()):
+                raise _cv_error(cv, f", of the {len(y)} rows")
+        splits.append((_numbers(train), _numbers(held)))
+    if not splits:
+        raise _cv_error(cv)
+    return splits
+
+
+def _numbers(part: np.ndarray) -> np.ndarray:
+    return np.flatnonzero(part) if part.dtype == bool else part
+
+
+def _cv_error(cv: Any, of_rows: str = "") -> ParameterError:
+    return ParameterError(
+        "cv",
+        "must be a number of folds, a splitter of scikit-learn, or pairs of the numbers of training and held-out rows"
+        f"{of_rows}, got {short_repr(cv)}.",
+    )
+
+
+def short_repr(cv: Any) -> str:
+    """How an argument is written, with the middle left out if it is long.
+
+    Examples
+    --------
+    >>> short_repr(5), len(short_repr([range(100)] * 100)) < 100
+    ('5', True)
+    """
+    text = repr(cv)
+    return text if len(text) <= _LONGEST else reprlib.repr(cv)
+
+
 def _split(cv: Any, X: Any, y: np.ndarray, rows: np.ndarray, groups: Any, seed: int) -> list[Fold]:
     labels = y[rows]
     counts = np.unique(labels, return_counts=True)[1]
@@ -49,10 +99,8 @@ def _split(cv: Any, X: Any, y: np.ndarray, rows: np.ndarray, groups: Any, seed: 
         if groups.shape != (len(y),):
             raise ValueError(f"groups must have one entry per row, {len(y)}, got shape {groups.shape}.")
     if not (cv is None or isinstance(cv, int | np.integer)):
-        given = check_cv(cv, y, classifier=True).split(X, y, groups)
-        parts = ([np.asarray(part) for part in split] for split in given)
-        indices = ([np.flatnonzero(part) if part.dtype == bool else part for part in split] for split in parts)
-        return [(train[np.isin(train, rows)], held[np.isin(held, rows)]) for train, held in indices]
+        given = given_splits(cv, X, y, groups)
+        return [(train[np.isin(train, rows)], held[np.isin(held, rows)]) for train, held in given]
     n_folds = FOLDS if cv is None else int(cv)
     if n_folds < 2:
         raise ValueError(f"cv must be at least 2 folds, got {cv!r}.")
