@@ -404,3 +404,11 @@ def test_other_bad_input():
         LegendreCalibrator().fit(proba(LOGITS), Y).predict_proba(LOGITS)
     with pytest.raises(ValueError, match=r"sample_weight|zero"):
         LegendreCalibrator().fit(LOGITS, Y, np.zeros(len(Y)))
+
+
+def test_logarithms_of_zero_are_refused_with_a_way_out():
+    scores = np.log(np.eye(3)[[0, 1, 2] * 10] + 1e-3)
+    scores[0, 1] = -np.inf
+    with pytest.raises(ValueError, match=r"give np.maximum\(X, -700\)"):
+        LegendreCalibrator().fit(scores, [0, 1, 2] * 10)
+    LegendreCalibrator().fit(np.maximum(scores, -700), [0, 1, 2] * 10)

@@ -217,7 +217,7 @@ class LegendreCalibrator(SavedModel, ProbabilityClassifier):
         with restore_on_error(self):
             check_labels(y)
             if self.estimator is None:
-                X, y = validate_data(self, as_columns(X), y, dtype=[np.float64, np.float32])
+                X, y = self._check_scores(X, y)
                 check_classification_targets(y)
                 weight = check_sample_weight(sample_weight, X)
                 scores, kind, known = X, self.input, self.classes
@@ -230,6 +230,17 @@ class LegendreCalibrator(SavedModel, ProbabilityClassifier):
                 scores, y, weight, kind, known = self._scores_of_estimator(X, y, sample_weight)
             self._fit_scores(scores, y, weight, kind, known)
         return self
+
+    def _check_scores(self, X: Any, *y: Any, **options: Any) -> Any:
+        """Return what scikit-learn's ``validate_data`` does; where a score is infinite, say what to do."""
+        try:
+            return validate_data(self, as_columns(X), *y, dtype=[np.float64, np.float32], **options)
+        except ValueError as error:
+            if "infinity" not in str(error):
+                raise
+            raise ValueError(
+                f"{error} If X holds logarithms of probabilities, of which some are zero, give np.maximum(X, -700)."
+            ) from error
 
     def _scores_of_estimator(
         self, X: Any, y: Any, sample_weight: Any
@@ -336,7 +347,7 @@ class LegendreCalibrator(SavedModel, ProbabilityClassifier):
         if self.estimator is not None:
             method = self._score_method(self.estimator_)
             return np.asarray(as_columns(getattr(self.estimator_, method)(X)), dtype=np.float64)
-        scores: np.ndarray = validate_data(self, as_columns(X), dtype=[np.float64, np.float32], reset=False)
+        scores: np.ndarray = self._check_scores(X, reset=False)
         self._form.check(scores)
         return scores
 
