@@ -14,7 +14,7 @@ from legendretron.datasets.streams import open_source, source_of
 from legendretron.datasets.tables import find_parts
 from legendretron.datasets.text_form import TextOptions
 from legendretron.streaming import as_source, scan, spool
-from legendretron.streaming.source import HELD_OUT, ROWS_OF_A_FILE, read_ahead, row_share
+from legendretron.streaming.source import HELD_OUT, ROWS_OF_A_FILE, BadRowError, read_ahead, row_share
 
 N = 100
 
@@ -111,6 +111,22 @@ def test_labels_weights_and_single_precision(folder, y, kind):
     assert (ours.X.dtype, ours.y.dtype.kind) == (np.float32, kind)
     for name in ("X", "y", "weight", "row_numbers"):
         np.testing.assert_array_equal(getattr(ours, name), getattr(theirs, name))
+
+
+def test_fits_in_single_precision_take_half_the_room(folder, tmp_path):
+    numbers = np.random.default_rng(0).normal(size=(1000, 3))
+    frame = pd.DataFrame(numbers, columns=["a", "b", "c"]).assign(y=np.arange(1000) % 2)
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    (single,), (double,) = (
+        source_of(tmp_path / "t.csv", target="y", dtype=dtype).batches() for dtype in ("float32", None)
+    )
+    assert (single.X.dtype, double.X.dtype) == (np.float32, np.float64)
+    np.testing.assert_array_equal(single.X, numbers.astype(np.float32))
+    sizes = [path.stat().st_size for path in folder.glob("*/*")]
+    assert min(sizes) < 0.6 * max(sizes)
+    frame.assign(b=1e39).to_csv(tmp_path / "t.csv", index=False)
+    with pytest.raises(BadRowError, match="line 2: column 'b' holds an infinite value"):
+        scan(source_of(tmp_path / "t.csv", target="y", dtype="float32"))
 
 
 def test_nothing_is_left_behind(folder, table, monkeypatch):

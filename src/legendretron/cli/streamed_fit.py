@@ -97,12 +97,12 @@ def fit_in_batches(
     estimator.set_params(verbose=0 if terminal.quiet else 1)
     encoded = _encode(terminal, options, parts)
     if encoded is not None:
-        source: Source = keep_rows(encoded, parts, target)
+        source: Source = keep_rows(encoded, parts, target, estimator.dtype)
     else:
         missing_labels = str(options.missing_labels)
         source = open_source(
             parts, target, files=files, features=options.features or None, drop=options.drop, text=options.text,
-            skip_bad_rows=skip_bad_rows, missing=str(options.missing),
+            skip_bad_rows=skip_bad_rows, missing=str(options.missing), dtype=estimator.dtype,
             # without a label, a row is bad, if some may be
             missing_labels=None if missing_labels == "error" and skip_bad_rows else missing_labels,
         )  # fmt: skip

@@ -63,6 +63,7 @@ def source_of(
     features: Sequence[str] | None = None,
     drop: Sequence[str] = (),
     skip_bad_rows: int = 0,
+    dtype: Any = None,
 ) -> Source:
     """Make a source of paths, or of anything that :func:`~legendretron.streaming.as_source` takes.
 
@@ -82,7 +83,9 @@ def source_of(
     if len({parts.format for parts in found}) > 1:
         raise ValueError(f"data must be files of one format, got {sorted({parts.format for parts in found})}.")
     parts = TableParts(tuple(file for part in found for file in part.files), found[0].format)
-    return open_source(parts, target, weight=weight, features=features, drop=list(drop), skip_bad_rows=skip_bad_rows)
+    return open_source(
+        parts, target, weight=weight, features=features, drop=list(drop), skip_bad_rows=skip_bad_rows, dtype=dtype
+    )
 
 
 def _remote(paths: list[str]) -> Any:
@@ -188,17 +191,26 @@ def open_source(
     skip_bad_rows: int = 0,
     missing: str = "impute",
     missing_labels: str | None = None,
+    dtype: Any = None,
 ) -> Source:
     """Open the files of a table, which are read in batches, again and again.
 
     All files are looked at first, unless those of text are given as ``files``: what is wrong with their columns is found
     before any work. CSV, TSV and JSON lines are read once, into temporary files that can be read faster, see
-    :class:`~legendretron.streaming.spool.Spool`. Rows with gaps are left out if ``missing`` is "drop-rows"; for
-    ``missing_labels`` see :class:`~legendretron.streaming.source.CompleteRows`.
+    :class:`~legendretron.streaming.spool.Spool`; ``dtype`` is that of the features there, if it is given. Rows with gaps are
+    left out if ``missing`` is "drop-rows"; for ``missing_labels`` see
+    :class:`~legendretron.streaming.source.CompleteRows`.
     """
     if (missing_labels is not None or missing == "drop-rows") and parts.format != "libsvm":
         every = open_source(
-            parts, target, files=files, features=features, drop=drop, text=text, skip_bad_rows=skip_bad_rows
+            parts,
+            target,
+            files=files,
+            features=features,
+            drop=drop,
+            text=text,
+            skip_bad_rows=skip_bad_rows,
+            dtype=dtype,
         )
         return CompleteRows(every, missing_labels, drop_gaps=missing == "drop-rows")
     if weight is not None and parts.format != "parquet":
@@ -214,7 +226,7 @@ def open_source(
             if lacking:
                 raise ValueError(f"{str(file.path)!r} has no column {lacking[0]!r}, which {str(files[0].path)!r} has.")
         marks = marks_for(files[0].form, text.na)
-        return keep_rows(TextSource(files, target, chosen, marks, skip_bad_rows=skip_bad_rows), parts, target)
+        return keep_rows(TextSource(files, target, chosen, marks, skip_bad_rows=skip_bad_rows), parts, target, dtype)
     if text.na:
         raise ValueError(
             f"{spell('na_values', text.na[0])} applies to text files, and to tables that are read as a whole; leave "
@@ -254,14 +266,14 @@ def open_source(
     label, weights = (None if name is None else there[name] for name in (target, weight))
     source = ArrowSource(opened, target=label, weight=weights, features=[there[name] for name in chosen])
     source.feature_names = tuple(chosen)
-    return keep_rows(source, parts, target) if parts.format == "jsonl" else source
+    return keep_rows(source, parts, target, dtype) if parts.format == "jsonl" else source
 
 
-def keep_rows(source: BlockSource, parts: TableParts, target: str | None) -> Spool:
+def keep_rows(source: BlockSource, parts: TableParts, target: str | None, dtype: Any = None) -> Spool:
     """Read all rows of the files of a table once, and keep them as numbers in temporary files."""
     others = f" and {len(parts.files) - 1} other files" if len(parts.files) > 1 else ""
     of_what = f"target column {target!r} of {str(parts.files[0])!r}{others}"
-    return Spool(source, lambda labels: type_labels(labels, of_what))
+    return Spool(source, lambda labels: type_labels(labels, of_what), dtype)
 
 
 def text_files(parts: TableParts, text: TextOptions = GUESS) -> list[TextFile]:

@@ -237,6 +237,6 @@ def fit_shards(
             return LinearModel(weight.unsqueeze(0), bias.unsqueeze(0), [link])
         return SplitModel(weight, bias, link, layout)
 
-    source = layout.call(lambda: source_of(data, **(columns or {}), skip_bad_rows=skip_bad_rows))
+    source = layout.call(lambda: source_of(data, **(columns or {}), skip_bad_rows=skip_bad_rows, dtype=estimator.dtype))
     with restore_on_error(estimator):
         fit_source(estimator, source, layout, make_model=make_model, skip_bad_rows=skip_bad_rows, **how)

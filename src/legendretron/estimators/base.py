@@ -249,7 +249,10 @@ class LinearLinkClassifier(LinearPredictor):
 
         columns: dict[str, Any] = {"target": target, "weight": weight, "features": features, "drop": drop}
         skip_bad_rows = check_integer("skip_bad_rows", skip_bad_rows, 0)
-        with restore_on_error(self), open_rows(source, **columns, skip_bad_rows=skip_bad_rows) as rows:
+        with (
+            restore_on_error(self),
+            open_rows(source, **columns, skip_bad_rows=skip_bad_rows, dtype=self.dtype) as rows,
+        ):
             fit_source(self, rows, skip_bad_rows=skip_bad_rows, buffer_rows=buffer_rows, sample_rows=sample_rows)
         return self
 

@@ -214,11 +214,15 @@ class LabelQuality(ProbabilityClassifier):
         times = np.bincount(np.concatenate([test for _, test in folds]), minlength=len(y))
         if (times != 1).any():
             row = int(np.argmax(times != 1))
-            raise ValueError(f"cv={short_repr(cv)} must hold out every row once, but row {row} is held out {times[row]} times.")
+            raise ValueError(
+                f"cv={short_repr(cv)} must hold out every row once, but row {row} is held out {times[row]} times."
+            )
         log_p = np.empty((X.shape[0], len(self.classes_)))
         for train, test in folds:
             if len(seen := np.intersect1d(train, test)):
-                raise ValueError(f"cv={short_repr(cv)} must not train on the rows that it holds out, but does on row {seen[0]}.")
+                raise ValueError(
+                    f"cv={short_repr(cv)} must not train on the rows that it holds out, but does on row {seen[0]}."
+                )
             n_classes, noise = len(np.unique(y[train])), self._noise
             if n_classes < 2:
                 raise ValueError("cv leaves a fold with rows of one class only; give fewer folds, or cv=None.")

@@ -34,10 +34,10 @@ class Spool(BlockSource):
 
     The files are deleted by :meth:`close`, when nothing refers to the copy any more, and when the program ends, after an
     error or Ctrl-C too. They are in the folder that the environment variable ``LEGENDRETRON_SPOOL`` names, or else where
-    temporary files go; there must be room for 8 bytes for each number.
+    temporary files go; there must be room for 8 bytes for each number, or for 4 if ``dtype``, that of the fit, is float32.
     """
 
-    def __init__(self, source: BlockSource, type_labels: Callable[[list[Any]], np.ndarray]) -> None:
+    def __init__(self, source: BlockSource, type_labels: Callable[[list[Any]], np.ndarray], dtype: Any = None) -> None:
         self.feature_names = source.feature_names
         asked = os.environ.get(SPOOL_FOLDER) or None
         try:
@@ -55,7 +55,9 @@ class Spool(BlockSource):
                         break
                     if len(batch):
                         y = None if batch.y is None else labels.find(batch.y)
-                        blocks.append(_write(file, path, replace(batch, y=y)))
+                        with np.errstate(over="ignore"):  # what is too large becomes infinite, and is refused as such
+                            X = batch.X if dtype is None else batch.X.astype(dtype, copy=False)
+                        blocks.append(_write(file, path, replace(batch, X=X, y=y)))
             return blocks
 
         try:
