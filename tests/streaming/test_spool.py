@@ -117,9 +117,8 @@ def test_fits_in_single_precision_take_half_the_room(folder, tmp_path):
     numbers = np.random.default_rng(0).normal(size=(1000, 3))
     frame = pd.DataFrame(numbers, columns=["a", "b", "c"]).assign(y=np.arange(1000) % 2)
     frame.to_csv(tmp_path / "t.csv", index=False)
-    (single,), (double,) = (
-        source_of(tmp_path / "t.csv", target="y", dtype=dtype).batches() for dtype in ("float32", None)
-    )
+    sources = [source_of(tmp_path / "t.csv", target="y", dtype=dtype) for dtype in ("float32", None)]
+    (single,), (double,) = (source.batches() for source in sources)
     assert (single.X.dtype, double.X.dtype) == (np.float32, np.float64)
     np.testing.assert_array_equal(single.X, numbers.astype(np.float32))
     sizes = [path.stat().st_size for path in folder.glob("*/*")]
