@@ -4,12 +4,15 @@ import bz2
 import gzip
 import lzma
 import pickle
+import weakref
+from contextlib import contextmanager
 from decimal import Decimal
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from legendretron.datasets import text_file
 from legendretron.datasets.table_files import Wanted, read_frames
 from legendretron.datasets.tables import has_only_numbers, read_columns, read_table
 from legendretron.datasets.text_file import TextFile
@@ -377,3 +380,21 @@ def test_lines_of_a_single_column(tmp_path):
     x = read_columns(tmp_path / "t.csv").X["x"]
     assert len(x) == len(rows) - 1  # without the blank line
     assert np.flatnonzero(x.isna()).tolist() == [4]
+
+
+def test_no_thread_holds_a_file_that_was_read(tmp_path, monkeypatch):
+    # Python aborts if it ends while a thread of pyarrow closes a file
+    (path := tmp_path / "table.csv").write_text("a,b\n" + "1,2\n" * 60)
+    held = weakref.WeakSet()
+
+    @contextmanager
+    def opened(path):
+        with path.open("rb") as file:
+            held.add(file)
+            yield file
+
+    monkeypatch.setattr(text_file, "open_compressed", opened)
+    file = TextFile.open(path, "csv")
+    for _ in range(100):
+        assert sum(batch.num_rows for batch in file.batches(numbers=["a", "b"])) == 60
+        assert not held

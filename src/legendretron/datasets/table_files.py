@@ -73,7 +73,7 @@ def _open_arrow(file: Any, kind: str) -> tuple[Any, Any]:
     if kind == "feather":
         opened = import_extra("pyarrow.ipc", "reading Feather", "tables").open_file(file)
         return opened.schema, opened
-    opened = parquet.ParquetFile(file)
+    opened = parquet.ParquetFile(file, pre_buffer=False)  # nothing of it is read by other threads, later
     return opened.schema_arrow, opened
 
 

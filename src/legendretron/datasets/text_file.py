@@ -7,8 +7,10 @@ import csv
 import io
 import itertools
 import re
+import time
 import warnings
-from collections.abc import Collection, Iterable, Iterator, Sequence
+import weakref
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -173,10 +175,10 @@ class TextFile:
         self, wanted: list[str], numbers: Collection[str], missing: Collection[str], *, quotes: bool = True
     ) -> Iterator[Any]:
         reading = import_extra("pyarrow.csv", "reading text", "tables")
-        with open_compressed(self.path) as file:
-            counted, batch = _CountedQuotes(file, self.form.sep, quotes), None
+        with open_compressed(self.path) as file, _lend(_CountedQuotes(file, self.form.sep, quotes)) as (counted, lend):
+            batch = None
             for batch in reading.open_csv(
-                counted,
+                lend(),
                 read_options=reading.ReadOptions(
                     block_size=self.block,
                     column_names=self.names,
@@ -229,7 +231,39 @@ class TextFile:
             yield batch(rows)
 
 
-class _CountedQuotes(io.RawIOBase):
+class _Lent:
+    """A file as the threads of pyarrow hold it: it is gone once they have let go of it."""
+
+    closed = False
+
+    def __init__(self, file: Any) -> None:
+        self.read = file.read
+
+
+@contextmanager
+def _lend(file: Any) -> Iterator[tuple[Any, Callable[[], _Lent]]]:
+    """A file, and what returns it for pyarrow; the block ends when pyarrow has let go of it.
+
+    Its threads hold a file for a moment after it was read. Python aborts if it ends meanwhile:
+    https://github.com/apache/arrow/issues/34314.
+    """
+    held: weakref.WeakSet[_Lent] = weakref.WeakSet()
+
+    def lend() -> _Lent:
+        lent = _Lent(file)
+        held.add(lent)
+        return lent
+
+    try:
+        yield file, lend
+    finally:
+        for _ in range(5000):
+            if not held:
+                break
+            time.sleep(0.001)
+
+
+class _CountedQuotes:
     """A file of which the quotation marks are counted while it is read.
 
     One that follows spaces at the beginning of a field opens it, as in ``a, "b"``, which pyarrow takes for text: an error.
@@ -241,9 +275,6 @@ class _CountedQuotes(io.RawIOBase):
         self._in_names = True
         # the zeros are those of UTF-16
         self._spaced = re.compile(rb"[\r\n" + re.escape(sep.encode()) + rb"]\0?(?: \0?)+\"")
-
-    def readable(self) -> bool:
-        return True
 
     def read(self, size: int = -1) -> bytes:
         piece: bytes = self._file.read(size)
