@@ -46,6 +46,11 @@ $(VENV)/.tested: $(VENV)/.demo
 	$(BIN)/python $(PIP) --constraint constraints.txt --editable '$(TESTED)'
 	@touch $@
 
+# compiled again when the sources change
+$(VENV)/.compiled: $(VENV)/.tested $(wildcard src/legendretron/accelerate/*.py src/legendretron/accelerate/cpu/*.py)
+	$(BIN)/python -m tests.compile_first
+	@touch $@
+
 $(OLDEST)/.tested: pyproject.toml constraints-oldest.txt
 	$(PYTHON) -m venv $(OLDEST)
 	$(OLDEST)/bin/python $(PIP) --constraint constraints-oldest.txt torch --editable '$(TESTED)'
@@ -71,8 +76,7 @@ lint: $(VENV)/.tested
 types: $(VENV)/.tested
 	$(BIN)/mypy
 
-unit: $(VENV)/.tested
-	$(BIN)/python -m tests.compile_first
+unit: $(VENV)/.compiled
 	$(BIN)/python -m pytest $(UNIT)
 
 test-docs: $(VENV)/.tested

@@ -1,4 +1,5 @@
 import os
+import re
 import signal
 import threading
 
@@ -39,6 +40,8 @@ def mesh_of_one():
 def pytest_collection_modifyitems(items):
     for item in find_further(items):
         item.add_marker(pytest.mark.exhaustive)
+    # what they import takes seconds: those who do it come first, so that one worker of pytest has most of them
+    items.sort(key=lambda item: re.search("onnx|export|operator", item.nodeid) is None)
 
 
 # a second thread on tiny tensors costs more than it brings

@@ -316,13 +316,14 @@ def test_no_part_is_replaced(broken, run):
 
 
 def test_json_lines_unlike_the_first(run, tmp_path):
-    lines = [f'{{"x": {i % 7}, "y": "{"ab"[i % 2]}"}}' for i in range(70_000)]
-    words = ["fit", tmp_path / "t.jsonl", "-t", "y", "-o", tmp_path / "m", "--stream"]
-    words += ["--model", "logistic", "--alpha", "1"]
+    long = "long" * 100  # the first megabyte decides what columns there are
+    lines = [f'{{"x": {i % 7}, "y": "{"ab"[i % 2]}", "long": "{long}"}}' for i in range(3000)]
+    words = ["fit", tmp_path / "t.jsonl", "-t", "y", "-o", tmp_path / "m", "--stream", "--drop", "long"]
+    words += ["--model", "logistic", "--alpha", 1, "--epochs", 2]
     lines[-1] = '{"x": 7.5, "y": "a"}'
     (tmp_path / "t.jsonl").write_text("\n".join(lines))
-    assert run(*words, "--json").json["rows"] == 70_000
+    assert run(*words, "--json").json["rows"] == 3000
     lines[-1] = '{"x": 7, "y": "a", "late": 1}'
     (tmp_path / "t.jsonl").write_text("\n".join(lines))
     assert "column 'late' is not in the first lines" in run(*words, code=1).err
-    assert run(*words, "--drop", "late", "--json").json["rows"] == 70_000
+    assert run(*words, "--drop", "late", "--json").json["rows"] == 3000

@@ -253,7 +253,8 @@ def test_a_link_has_an_inverse_where_it_is_reached(fitted):
     assert not fitted.link_.is_canonical
 
 
-@pytest.mark.parametrize("dtype", ["float32", pytest.param("float64", marks=pytest.mark.exhaustive)])
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_onnx_gives_the_same(tmp_path, dtype):
     runtime = pytest.importorskip("onnxruntime")
     X, y, _ = rings(300)

@@ -180,6 +180,10 @@ def test_a_few_hundred_rows_without_clear_ones_have_no_noise(make_problem):
     y = (rng.random(200) < 0.5 + 0.3 * np.tanh(4.0 * x[:, 0])).astype(int)
     problem = make_problem(x, y, find_noise="if it helps")
     assert tune(problem, [], logistic=True).noise.rate == 0.0
+
+
+@pytest.mark.exhaustive
+def test_a_few_rows_of_three_classes_have_no_noise():
     found = []
     for seed in range(6):  # of three classes, where a matrix might explain the labels
         rng = np.random.default_rng(seed)
