@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 
 from legendretron.datasets import text_file
+from legendretron.datasets.streams import source_of
 from legendretron.datasets.table_files import Wanted, read_frames
 from legendretron.datasets.tables import has_only_numbers, read_columns, read_table
 from legendretron.datasets.text_file import TextFile
@@ -371,6 +372,28 @@ def test_quotation_marks_after_spaces(tmp_path, odd):
     assert read_table(tmp_path / "t.csv", "y").y.tolist() == ["a", "b"] * 4
     (tmp_path / "t.csv").write_text('x,y\n1,"a, ""b"""\n')  # within a field they are text
     assert read_table(tmp_path / "t.csv", "y").y.tolist() == ['a, "b"']
+    (tmp_path / "t.csv").write_text('x,y\n1,5" pipe\n2, "a\n1,b"\n')  # a mark within text opens none
+    assert read_table(tmp_path / "t.csv", "y").y.tolist() == ['5" pipe', "a\n1,b"]
+
+
+def test_first_lines(tmp_path):
+    """Marks of byte order, line breaks and other ends of lines than those of CSV, in names and after them."""
+    path = tmp_path / "t.csv"
+    for odd in ("", "  \n"):  # a line that only the csv module reads
+        path.write_text(f'"a\nb","c\u2028d",y\n1,2,u\n3,4,v\n{odd}', encoding="utf-8-sig")
+        table = read_table(path, "y")
+        assert (table.X.to_numpy().tolist(), table.y.tolist()) == ([[1.0, 2.0], [3.0, 4.0]], ["u", "v"])
+        assert list(table.X) == ["a\nb", "c\u2028d"]
+        assert table.place_of(1) == "line 4"
+    path.write_text('a,y\r1,"u"\r2,"v"\r', newline="")
+    (batch,) = source_of(path, target="y").batches()
+    assert batch.y.tolist() == ["u", "v"]
+
+
+def test_with_decimal_commas_the_word_is_the_one_with_a_point(tmp_path):
+    (tmp_path / "t.csv").write_text("a;y\n0,5;u\n1,5;v\n1.5;u\n")
+    with pytest.raises(ValueError, match=r"'a' \(such as '1.5'\), the first in line 4; correct them"):
+        read_table(tmp_path / "t.csv", "y", text=TextOptions(decimal=","))
 
 
 def test_lines_of_a_single_column(tmp_path):

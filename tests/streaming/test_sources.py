@@ -14,6 +14,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from legendretron.streaming import Batch, as_source, scan
 from legendretron.streaming.as_source import ArraySource
+from legendretron.streaming.source import BadRowError
 
 N, D = 1000, 3
 
@@ -217,6 +218,17 @@ def test_loaders_must_not_shuffle():
 def test_bad_batches(batches, message):
     with pytest.raises(ValueError, match=message):
         scan(as_source(batches)).scale  # noqa: B018
+
+
+@pytest.mark.parametrize("form", [np.asarray, scipy.sparse.csr_array])
+def test_numbers_that_are_too_large_for_a_precision(form):
+    X = np.eye(3)
+    X[1, 2] = -1e39
+    source = as_source((form(X), np.arange(3)))
+    with pytest.raises(BadRowError, match=r"row 1 .*: feature 2 holds -1e\+39, which is too large for float32; dtype="):
+        scan(source, dtype=np.float32)
+    assert scan(source, dtype=np.float32, skip_bad_rows=1).n_rows == 2
+    assert scan(source, dtype=np.float64).n_rows == 3
 
 
 def test_names_of_columns_are_checked(files):

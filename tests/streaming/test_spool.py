@@ -124,8 +124,20 @@ def test_fits_in_single_precision_take_half_the_room(folder, tmp_path):
     sizes = [path.stat().st_size for path in folder.glob("*/*")]
     assert max(sizes) - min(sizes) == 4 * numbers.size  # beside labels and numbers of rows
     frame.assign(b=1e39).to_csv(tmp_path / "t.csv", index=False)
-    with pytest.raises(BadRowError, match="line 2: column 'b' holds an infinite value"):
+    with pytest.raises(
+        BadRowError, match=r"line 2: column 'b' holds 1e\+39, .* float32; dtype='float64' has room for it"
+    ):
         scan(source_of(tmp_path / "t.csv", target="y", dtype="float32"))
+
+
+@pytest.mark.parametrize("first", ["true", "0.5"])
+def test_true_and_false_are_not_mixed_with_numbers(tmp_path, monkeypatch, first):
+    monkeypatch.setattr("legendretron.datasets.streams._ROWS", 10)
+    then = {"true": "0.5", "0.5": "False"}[first]
+    text = "".join(f"{value},{row % 2}\n" for value in ("", first, "", then) for row in range(10))
+    (tmp_path / "t.csv").write_text("a,y\n" + text)
+    with pytest.raises(ValueError, match="column 'a' holds true and false in some rows, and numbers in others"):
+        source_of(tmp_path / "t.csv", target="y")
 
 
 def test_nothing_is_left_behind(folder, table, monkeypatch):

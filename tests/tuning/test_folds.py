@@ -50,11 +50,13 @@ def test_splitters_and_pairs():
     expected = list(splitter.split(X))
     masks = [(np.isin(ROWS, train), np.isin(ROWS, held)) for train, held in expected]
     lists = [(train.tolist(), held.tolist()) for train, held in expected]
-    for cv in (splitter, expected, masks, lists, iter(expected)):
+    small = [(train.astype(np.uint8), held.astype(np.uint8)) for train, held in expected]  # torch takes them for masks
+    for cv in (splitter, expected, masks, lists, small, iter(expected)):
         folds = make_folds(cv, X, y, ROWS, None, 0)
         for found, wanted in zip(folds, expected, strict=True):
             assert np.array_equal(found[0], wanted[0])
             assert np.array_equal(found[1], wanted[1])
+            assert found[0].dtype == np.int64
     assert len(make_folds(ShuffleSplit(2, test_size=0.3, random_state=0), X, y, ROWS, None, 0)[0][1]) == 30
 
 

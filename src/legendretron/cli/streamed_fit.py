@@ -171,10 +171,9 @@ def _predict_batches(
     estimator: LinearLinkClassifier, source: Source, skipped: int
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Labels as places of classes, and log-probabilities, of some rows after the other."""
-    check = RowCheck(source.feature_names, skipped)
+    check = RowCheck(source.feature_names, skipped, estimator.coef_.dtype)
     for batch in read_ahead(map(check, source.batches())):
         if len(batch):
             assert batch.y is not None
             places = np.searchsorted(estimator.classes_, batch.y)
-            X = batch.X.astype(estimator.coef_.dtype, copy=False)
-            yield from ((places[part], log_p) for part, log_p in estimator._predict_parts(X, log=True))
+            yield from ((places[part], log_p) for part, log_p in estimator._predict_parts(batch.X, log=True))

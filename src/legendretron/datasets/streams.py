@@ -111,6 +111,7 @@ class TextSource(BlockSource):
     ) -> None:
         self._files, self._target, self._missing, self._skips = list(files), target, missing, skip_bad_rows > 0
         self.feature_names, self.n_blocks = tuple(features), len(files)
+        self._hold_truth: dict[str, bool] = {}  # whether a column holds true and false, not numbers
 
     def read_block(self, block: int) -> Iterator[Batch]:
         """One file, in batches; lines that are no rows come last."""
@@ -124,7 +125,7 @@ class TextSource(BlockSource):
         # the batches of the parser are small, and each takes its time, here and in every pass that follows
         for table in join_batches(batches, max(1, min(_ROWS, _NUMBERS // len(columns)))):
             (records,) = table.combine_chunks().to_batches()
-            X, words = self._features(records.select(names), file.form)
+            X, words = self._features(records.select(names), file)
             faults = {first + done + row: word for row, word in words.items()}
             y = None
             if self._target is not None:
@@ -138,19 +139,35 @@ class TextSource(BlockSource):
         if bad_lines:
             yield bad_rows(block, file.path, file.form, {-line: fault for line, fault in bad_lines.items()}, len(names))
 
-    def _features(self, records: Any, form: TextForm) -> tuple[np.ndarray, dict[int, str]]:
+    def _features(self, records: Any, file: TextFile) -> tuple[np.ndarray, dict[int, str]]:
         """Numbers, NaN where there is none; and the first text of each row that is no number."""
+        names, first = records.schema.names, dict[int, str]()
         if not any(map(arrow.types.is_string, records.schema.types)):
-            return without_marks(records.to_tensor(null_to_nan=True).to_numpy(), self._missing), {}
-        X, first = np.empty(records.shape), dict[int, str]()
-        for place, (name, column) in enumerate(zip(records.schema.names, records.columns, strict=True)):
+            X = records.to_tensor(null_to_nan=True).to_numpy()
+            for name, numbers in zip(names, X.T, strict=True):
+                self._check_kind(file, name, numbers)
+            return without_marks(X, self._missing), first
+        X = np.empty(records.shape)
+        for name, column, numbers in zip(names, records.columns, X.T, strict=True):
             clean = clean_texts(column, self._missing)
             if (truth := truth_values(clean)) is not None:
-                X[:, place] = truth.cast(arrow.uint8()).to_numpy(zero_copy_only=False)
-                continue
-            X[:, place], words = numbers_and_words(clean.to_pandas(), form, name)
-            first = words | first
+                numbers[:] = truth.cast(arrow.uint8()).to_numpy(zero_copy_only=False)
+            else:
+                numbers[:], words = numbers_and_words(clean.to_pandas(), file.form, name)
+                first = words | first
+            self._check_kind(file, name, numbers, truth is not None)
         return without_marks(X, self._missing), first
+
+    def _check_kind(self, file: TextFile, name: str, numbers: np.ndarray, truth: bool = False) -> None:
+        """As in a table that is read as a whole, where true and false are not mixed with numbers, all batches are alike."""
+        known = self._hold_truth.get(name)
+        if known is not truth and not np.isnan(numbers).all():
+            self._hold_truth[name] = truth
+            if known is not None:
+                raise ValueError(
+                    f"column {name!r} holds true and false in some rows, and numbers in others, see {str(file.path)!r}; "
+                    f"write one or the other, or leave it out, as {spell('drop', name)}."
+                )
 
 
 def batch_of(

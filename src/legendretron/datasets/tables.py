@@ -21,7 +21,7 @@ from legendretron._internal.numbers import marks_of
 from legendretron._internal.parameters import check_choice, spell
 from legendretron.datasets.table_files import SUFFIXES, FileRows, Wanted, format_of, read_frames
 from legendretron.datasets.text_file import lines_of_rows, place_of_row
-from legendretron.datasets.text_form import GUESS, TextForm, TextOptions, numbers_and_words, type_columns
+from legendretron.datasets.text_form import GUESS, TextForm, TextOptions, numbers_and_words, numbers_in, type_columns
 
 #: What to do with rows in which features are missing: leave that to others, leave out the rows, or raise an error.
 MISSING = ("impute", "drop-rows", "error")
@@ -308,11 +308,12 @@ def as_numbers(table: Table) -> Table:
     name, frame = repr(str(table.path)), table.X
     text = [column for column in frame.columns if not _is_numeric(frame[column].dtype)]
     if text:
-        words = [_first_text(frame[column]) for column in text[:8]]
+        words = [_first_text(frame[column], table.form) for column in text[:8]]
         examples = [f"{column!r} (such as {word!r})" for column, (word, _) in zip(text, words, strict=False)]
         rest = f" and {len(text) - 8} more" if len(text) > 8 else ""
         marks = marks_of([str(value) for value in frame[text[0]].dropna().unique()])
-        read = "" if marks is None else f"read the file with {marks.in_words}, "
+        known = None if table.form is None else (table.form.decimal, table.form.thousands)
+        read = "" if marks is None or marks == known else f"read the file with {marks.in_words}, "
         raise ValueError(
             f"columns that are not numbers in {name}: {', '.join(examples)}{rest}, the first in "
             f"{table.place_of(words[0][1])}; {read}correct them, or encode them as numbers, or fit without them "
@@ -397,11 +398,11 @@ def _check_gaps(table: Table) -> None:
         )
 
 
-def _first_text(column: Any) -> tuple[str, int]:
+def _first_text(column: Any, form: TextForm | None) -> tuple[str, int]:
     """The first value of a column that is not a number, and its row."""
     present = column.notna().to_numpy()
     values = column.astype(object).astype(str)
-    words = present & pandas.to_numeric(values, errors="coerce").isna().to_numpy()
+    words = present & numbers_in(values, form).isna().to_numpy()
     if not present.any():
         return "", 0
     row = int((words if words.any() else present).argmax())

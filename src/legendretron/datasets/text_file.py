@@ -104,7 +104,7 @@ class TextFile:
         encoding = given.encoding or _find_encoding(path, start)
         if b"\0" in start and not encoding.lower().replace("_", "-").startswith(("utf-16", "utf-32")):
             raise ValueError(f"{str(path)!r} holds binary data, not text; is it another format, or UTF-16?")
-        lines = start.decode(encoding, errors="replace").lstrip("\ufeff").splitlines(keepends=True)
+        lines = list(io.StringIO(start.decode(encoding, errors="replace").lstrip("\ufeff"), newline=""))
         form = find_form(lines, kind, encoding, given)
         with _reading(path, form):
             header: list[str] = next((row for row in _parse(lines, form) if not _is_blank(row)), [])
@@ -274,12 +274,15 @@ class _CountedQuotes:
         self._file, self._allowed, self.number, self._end = file, allowed, 0, b"\n"
         self._in_names = True
         # the zeros are those of UTF-16
-        self._spaced = re.compile(rb"[\r\n" + re.escape(sep.encode()) + rb"]\0?(?: \0?)+\"")
+        ends = rb"[\r\n" + re.escape(sep.encode()) + rb"]"
+        self._spaced = re.compile(ends + rb"\0?(?: \0?)+\"")
+        # within a field a mark is doubled, and the one that closes it comes before another end
+        self._not_within = re.compile(rb"\0?(?!" + ends + rb")[^\0\"]")
 
     def read(self, size: int = -1) -> bytes:
         piece: bytes = self._file.read(size)
         if b'"' in piece:  # which is looked for faster than counted
-            if not self._allowed and b'"' in (piece.partition(b"\n")[2] if self._in_names else piece):
+            if not self._allowed and b'"' in (re.split(rb"[\r\n]", piece, maxsplit=1)[-1] if self._in_names else piece):
                 raise arrow.ArrowInvalid("a quotation mark")
             joined = self._end + piece
             if b' "' in joined or b' \0"' in joined:
@@ -287,7 +290,8 @@ class _CountedQuotes:
                 for found in self._spaced.finditer(joined):
                     number += joined.count(b'"', at, found.start())
                     at = found.start()
-                    if number % 2 == 0:  # not within a field
+                    # not within a field; single marks in text make the number wrong
+                    if number % 2 == 0 or self._not_within.match(joined, found.end()):
                         raise arrow.ArrowInvalid("a quotation mark after a space")
             self.number += piece.count(b'"')
         self._end, self._in_names = piece[-_OVERLAP:] or self._end, False
@@ -314,7 +318,8 @@ def _records(file: Any, form: TextForm, errors: str = "strict") -> Iterator[tupl
             yield read
 
     with io.TextIOWrapper(file, form.encoding, errors=errors, newline="") as text:
-        reader, begins = _parse(watch(itertools.chain(text, [_END])), form), 1
+        first = text.readline().lstrip("\ufeff")
+        reader, begins = _parse(watch(itertools.chain([first], text, [_END])), form), 1
         try:
             for fields in reader:
                 if fields and fields[-1].endswith(_END):

@@ -239,7 +239,7 @@ class LegendreCalibrator(SavedModel, ProbabilityClassifier):
             if "infinity" not in str(error):
                 raise
             raise ValueError(
-                f"{error} If X holds logarithms of probabilities, of which some are zero, give np.maximum(X, -700)."
+                f"{error} If X holds logarithms of probabilities, of which some are zero, give the probabilities, np.exp(X)."
             ) from error
 
     def _scores_of_estimator(

@@ -31,7 +31,7 @@ def map_shards(function: Callable[[int], T], n_shards: int, layout: Layout) -> l
 
 
 def scan_shards(
-    source: Source, class_weight: Any, skip_bad_rows: int, n_shards: int, layout: Layout
+    source: Source, class_weight: Any, skip_bad_rows: int, n_shards: int, layout: Layout, dtype: Any = None
 ) -> tuple[list[Summary], dict[Any, float] | None]:
     """The first pass over all shards, and the factors on the weights of each class's rows.
 
@@ -40,7 +40,7 @@ def scan_shards(
 
     def scan_all(factors: dict[Any, float] | None) -> list[Summary]:
         def scan_one(shard: int) -> Summary:
-            return scan(source, factors=factors, skip_bad_rows=skip_bad_rows, shard=(shard, n_shards))
+            return scan(source, factors=factors, skip_bad_rows=skip_bad_rows, shard=(shard, n_shards), dtype=dtype)
 
         summaries = map_shards(scan_one, n_shards, layout)
         n_skipped = sum(summary.n_skipped for summary in summaries)
@@ -86,7 +86,7 @@ class Shard:
     def _read(self, epoch: int | None) -> Iterator[tuple[np.ndarray, Rows]]:
         """Checked rows with positive weight and their numbers; labels are places among the classes."""
         summary, n_read = self.summary, 0
-        check = RowCheck(summary.feature_names, self.n_skipped)
+        check = RowCheck(summary.feature_names, self.n_skipped, self.dtype)
         class_factors = None
         if self.factors is not None:
             class_factors = np.array([self.factors.get(label, 1.0) for label in summary.classes.tolist()])
@@ -105,7 +105,7 @@ class Shard:
             if n_read > self.n_rows:
                 break
             weight = weight if class_factors is None else weight * class_factors[places]
-            yield batch.row_numbers, Rows(batch.X.astype(self.dtype, copy=False), places, weight)
+            yield batch.row_numbers, Rows(batch.X, places, weight)
         if n_read != self.n_rows:
             more = "more than " if n_read > self.n_rows else ""
             raise ValueError(

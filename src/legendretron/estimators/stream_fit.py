@@ -174,7 +174,8 @@ class StreamFit:
         if buffer_rows is not None:
             self.buffer_rows = check_integer("buffer_rows", buffer_rows, 0)
         path = checkpoint_path(estimator)  # checked before the table is read
-        summaries, factors = scan_shards(source, estimator.class_weight, skip_bad_rows, n_shards, layout)
+        dtype = None if estimator.dtype is None else np.dtype(estimator.dtype)
+        summaries, factors = scan_shards(source, estimator.class_weight, skip_bad_rows, n_shards, layout, dtype)
         self.summary = summary = merge_summaries(summaries)
         if summary.lost:
             classes = f"class{'es' if len(summary.lost) > 1 else ''} {', '.join(map(repr, summary.lost))}"
@@ -183,7 +184,7 @@ class StreamFit:
             only = summary.classes.tolist()[0]
             raise ValueError(f"a fit needs rows of at least 2 classes, but the source has only one: {only!r}.")
         self.seed = draw_seed(estimator.random_state)
-        self.dtype = summary.dtype if estimator.dtype is None else np.dtype(estimator.dtype)
+        self.dtype = summary.dtype if dtype is None else dtype
         share = min(held_out_share(estimator.early_stopping), _MOST_HELD_OUT / summary.n_rows)
         seed = self.seed % 2**63
         self.shards = [

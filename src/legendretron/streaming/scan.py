@@ -87,6 +87,7 @@ def scan(
     factors: Mapping[Any, float] | None = None,
     skip_bad_rows: int = 0,
     shard: tuple[int, int] = (0, 1),
+    dtype: Any = None,
 ) -> Summary:
     """Read a source once, in its order, and check every row.
 
@@ -100,6 +101,8 @@ def scan(
         How many bad rows may be left out.
     shard : tuple of int
         Which part to read, see :class:`Source`.
+    dtype : numpy dtype, optional
+        Of the features in the fit; a row with a number that is too large for it is a bad one.
 
     Examples
     --------
@@ -108,7 +111,7 @@ def scan(
     >>> summary.classes.tolist(), summary.class_rows.tolist(), summary.mean.tolist()
     (['a', 'b'], [1, 2], [2.0])
     """
-    check = RowCheck(source.feature_names, skip_bad_rows)
+    check = RowCheck(source.feature_names, skip_bad_rows, dtype)
     rows: dict[Any, int] = {}
     weights: dict[Any, float] = {}
     moments: Moments | None = None

@@ -6,7 +6,7 @@ import queue
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, Self, TypeVar
 
@@ -303,11 +303,41 @@ class BadRowError(ValueError):
     """
 
 
-class RowCheck:
-    """Checks the batches of one pass, and leaves out bad rows as long as there are not too many."""
+def in_precision(batch: Batch, dtype: Any, names: Sequence[str] | None) -> Batch:
+    """A batch with features of a type, if one is given; a row with a number that is too large for it has a fault."""
+    if dtype is None or batch.X.dtype == dtype:
+        return batch
+    with np.errstate(over="ignore"):
+        X = batch.X.astype(dtype)
+        values, exact = (X.data, batch.X.data) if scipy.sparse.issparse(X) else (X, batch.X)
+        all_finite = np.isfinite(values.sum())
+    faults = dict(batch.faults)
+    if not all_finite:
+        for place in np.argwhere(np.isinf(values) & np.isfinite(exact)).tolist():
+            if len(place) == 2:
+                row, column = place
+            else:
+                row, column = int(np.searchsorted(X.indptr, place[0], side="right")) - 1, int(X.indices[place[0]])
+            faults.setdefault(
+                int(batch.row_numbers[row]),
+                f"{_column(names, column)} holds {exact[tuple(place)]:g}, which is too large for {np.dtype(dtype)}; "
+                f"{spell('dtype', 'float64')} has room for it",
+            )
+    return replace(batch, X=X, faults=faults)
 
-    def __init__(self, feature_names: tuple[str, ...] | None = None, skip_bad_rows: int = 0) -> None:
-        self._names, self._most = feature_names, skip_bad_rows
+
+def _column(names: Sequence[str] | None, place: int) -> str:
+    return f"feature {place}" if names is None else f"column {names[place]!r}"
+
+
+class RowCheck:
+    """Checks the batches of one pass, and leaves out bad rows as long as there are not too many.
+
+    Features become those of the type of the fit, if it is given.
+    """
+
+    def __init__(self, feature_names: tuple[str, ...] | None = None, skip_bad_rows: int = 0, dtype: Any = None) -> None:
+        self._names, self._most, self._dtype = feature_names, skip_bad_rows, dtype
         self._n_features: int | None = None if feature_names is None else len(feature_names)
         self.n_skipped = 0  #: how many have been left out
         self.skipped: list[str] = []  #: what was wrong with the first three of them, and where they are
@@ -322,6 +352,7 @@ class RowCheck:
             raise ValueError(
                 f"{batch.origin or 'a batch'} has {d} features, but batches before it have {self._n_features}."
             )
+        batch = in_precision(batch, self._dtype, self._names)
         bad = np.zeros(len(batch), dtype=bool) if batch.moments is not None else ~_finite_rows(batch.X)
         if batch.y is not None:
             bad |= missing_labels(batch.y)
@@ -350,8 +381,8 @@ class RowCheck:
         if (known := batch.faults.get(int(batch.row_numbers[row]))) is not None:
             fault = known
         elif len(wrong):
-            column = f"column {self._names[wrong[0]]!r}" if self._names is not None else f"feature {wrong[0]}"
-            fault = f"{column} holds {'a missing value (NaN)' if np.isnan(values[wrong[0]]) else 'an infinite value'}"
+            value = "a missing value (NaN)" if np.isnan(values[wrong[0]]) else "an infinite value"
+            fault = f"{_column(self._names, wrong[0])} holds {value}"
         elif batch.y is not None and missing_labels(batch.y[[row]])[0]:
             fault = "the label is missing"
         else:

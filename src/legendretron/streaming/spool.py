@@ -21,7 +21,7 @@ import numpy as np
 
 from legendretron._internal.extras import pandas
 from legendretron.streaming.moments import Moments
-from legendretron.streaming.source import Batch, BlockSource
+from legendretron.streaming.source import Batch, BlockSource, in_precision
 
 #: The environment variable that names the folder for temporary files; if it is not set, the system's is taken.
 SPOOL_FOLDER = "LEGENDRETRON_SPOOL"
@@ -55,9 +55,8 @@ class Spool(BlockSource):
                         break
                     if len(batch):
                         y = None if batch.y is None else labels.find(batch.y)
-                        with np.errstate(over="ignore"):  # what is too large becomes infinite, and is refused as such
-                            X = batch.X if dtype is None else batch.X.astype(dtype, copy=False)
-                        blocks.append(_write(file, path, replace(batch, X=X, y=y)))
+                        kept = in_precision(replace(batch, y=y), dtype, source.feature_names)
+                        blocks.append(_write(file, path, kept))
             return blocks
 
         try:

@@ -68,7 +68,7 @@ def given_splits(cv: Any, X: Any, y: np.ndarray, groups: Any = None) -> list[Fol
 
 
 def _numbers(part: np.ndarray) -> np.ndarray:
-    return np.flatnonzero(part) if part.dtype == bool else part
+    return np.flatnonzero(part) if part.dtype == bool else part.astype(np.int64)
 
 
 def _cv_error(cv: Any, of_rows: str = "") -> ParameterError:
