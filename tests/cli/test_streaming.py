@@ -327,3 +327,27 @@ def test_json_lines_unlike_the_first(run, tmp_path):
     (tmp_path / "t.jsonl").write_text("\n".join(lines))
     assert "column 'late' is not in the first lines" in run(*words, code=1).err
     assert run(*words, "--drop", "late", "--json").json["rows"] == 3000
+
+
+@pytest.mark.parametrize("shade", ["", ",blue"])  # text among the features, which is encoded
+def test_labels_are_text_if_those_of_any_part_are(run, tmp_path, monkeypatch, shade):
+    monkeypatch.setattr("legendretron.datasets.tables.ROWS_AT_ONCE", 10)
+    words = [
+        "fit",
+        tmp_path / "t.csv",
+        "-t",
+        "y",
+        "-o",
+        tmp_path / "m",
+        "--stream",
+        "--model",
+        "logistic",
+        "--alpha",
+        "1",
+    ]
+    fractions = "".join(f"{row % 7},{row % 2}.5{shade}\n" for row in range(40))
+    (tmp_path / "t.csv").write_text(f"x,y{shade}\n{fractions}3,high{shade}\n")
+    assert run(*words, "--json").json["classes"] == ["0.5", "1.5", "high"]
+    assert run("evaluate", tmp_path / "m", tmp_path / "t.csv", "-t", "y", "--stream", "--json").json["rows"] == 41
+    (tmp_path / "t.csv").write_text(f"x,y{shade}\n{fractions}")
+    assert "5, which is not a whole number" in run(*words, code=1).err

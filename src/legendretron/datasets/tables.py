@@ -7,7 +7,7 @@ import os
 import re
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -250,7 +250,11 @@ def columns_of(
         return replace(table, y=_labels(frame[target], name))
     codes, different = pandas.factorize(frame[target])
     written = [str(value) for value in different]
-    return replace(table, y=type_labels(written, name)[codes], written=np.asarray(written, dtype=object)[codes])
+    texts = y = np.asarray(written, dtype=object)[codes]
+    # where fractions stand in this part, all labels may be text: that of another part tells
+    with suppress(ValueError) if in_parts else nullcontext():
+        y = type_labels(written, name)[codes]
+    return replace(table, y=y, written=texts)
 
 
 def _missing_labels_error(
