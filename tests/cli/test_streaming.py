@@ -351,3 +351,28 @@ def test_labels_are_text_if_those_of_any_part_are(run, tmp_path, monkeypatch, sh
     assert run("evaluate", tmp_path / "m", tmp_path / "t.csv", "-t", "y", "--stream", "--json").json["rows"] == 41
     (tmp_path / "t.csv").write_text(f"x,y{shade}\n{fractions}")
     assert "5, which is not a whole number" in run(*words, code=1).err
+
+
+@pytest.mark.parametrize("at", [3, 33])
+def test_a_word_among_numbers_is_a_bad_row_wherever_it_is(run, tmp_path, monkeypatch, at):
+    monkeypatch.setattr("legendretron.datasets.tables.ROWS_AT_ONCE", 10)
+    lines = [f"{row % 7},{'red' if row % 3 else 'blue'},{row % 2}" for row in range(40)]
+    lines[at] = "oops,red,1"
+    (tmp_path / "t.csv").write_text("\n".join(["x,color,y", *lines]))
+    words = [
+        "fit",
+        tmp_path / "t.csv",
+        "-t",
+        "y",
+        "-o",
+        tmp_path / "m",
+        "--stream",
+        "--model",
+        "logistic",
+        "--alpha",
+        "1",
+    ]
+    ran = run(*words, "--skip-bad-rows", 1, "--json")
+    assert ran.json["rows"] == 39
+    assert f"line {at + 2}: column 'x' holds 'oops', which is not a number" in ran.err
+    assert "'x'" in run(*words, code=1).err

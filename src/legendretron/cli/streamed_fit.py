@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -141,6 +142,8 @@ def _encode(terminal: Terminal, options: FitOptions, parts: TableParts) -> Encod
     check_named("--categorical", categorical, first)
     check_named("--numeric", numeric, first)
     as_text = list(dict.fromkeys([*categorical, *codes_among(first)]))
+    if first.form is not None:
+        first = replace(first, X=_without_few_words(first, as_text, options.skip_bad_rows))
     if not as_text and has_only_numbers(first, gaps=True):
         with suppress(ValueError):  # what is wrong with the rows is said by the passes that follow
             for note in TableEncoder().partial_fit(first.X).notes_:
@@ -154,6 +157,16 @@ def _encode(terminal: Terminal, options: FitOptions, parts: TableParts) -> Encod
     for note in encoder.notes_:
         terminal.warning(note)
     return encoded
+
+
+def _without_few_words(table: Table, as_text: list[str], most: int) -> Any:
+    """The features without rows that may be left out, since they have words where nearly all others have numbers."""
+    frame = table.X
+    for name in frame.columns.difference(as_text, sort=False):
+        rest, faults = without_faults(frame, None, [name], table.form)
+        if len(frame) - len(rest) <= most and len(faults) < len(rest):
+            frame, most = rest, most - len(faults)
+    return frame
 
 
 def _hint(rows: int, link_alpha: float | None, *, chosen: bool) -> str | None:
