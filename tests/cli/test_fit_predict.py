@@ -262,6 +262,22 @@ def test_sets_that_cannot_be_predicted(run, tables):
     assert "fit it without --alpha" in run(*words, 0.9, code=2).err
 
 
+def test_a_calibrator_of_given_strength_has_no_sets(run, tables, tmp_path):
+    run(
+        "calibrate",
+        tables / "iris.safetensors",
+        tables / "iris.csv",
+        "-t",
+        "kind",
+        "-o",
+        tmp_path / "c",
+        "--strength",
+        1,
+    )
+    error = run("predict", tmp_path / "c", tables / "iris.csv", "--sets", 0.9, code=2).err
+    assert "its strength was given; calibrate again without --strength" in error
+
+
 @pytest.mark.parametrize(
     ("labels", "part"), [("true,false,maybe", "true,false"), ("1.0,2.0,a", "1.0,2.0"), ("01,02,3", "3")]
 )

@@ -195,7 +195,8 @@ def test_suspicious_rows_of_a_finished_model(run, noisy, tmp_path, model):
         rows["row_from_0"].tolist()
         == clf.find_label_issues(X, y, cv=StratifiedKFold(FOLDS), threshold=THRESHOLD).tolist()
     )
-    got = run(*words, "--json").json
+    got = run(*words, "--json", "--keep", "kind").json
+    assert got["kind"] == rows["label"].tolist()
     assert (got["rows"], got["suspicious"], got["threshold"], got["refit"]) == (150, len(rows), THRESHOLD, True)
     assert got["row_from_0"] == rows["row_from_0"].tolist()
     assert got["label_noise"]["known"]

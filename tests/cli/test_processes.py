@@ -32,6 +32,16 @@ def test_exit_code_and_line(launch, tables, tmp_path):
 
 
 @starts_again
+def test_closed_streams(launch, tables, tmp_path):
+    code, _, err = finish(launch("predict", tables / "iris.safetensors", "-", preexec_fn=lambda: os.close(0)))
+    assert (code, err) == (1, "error: standard input is closed; give a file, or send the table to it.\n")
+    words = ["predict", tables / "iris.safetensors", tables / "iris.csv", "--out", tmp_path / "p.csv"]
+    code, _, err = finish(launch(*words, stdout=None, preexec_fn=lambda: os.close(1)))
+    assert (code, err) == (0, "")
+    assert (tmp_path / "p.csv").exists()
+
+
+@starts_again
 def test_reader_that_closes_the_pipe(launch, tables, tmp_path):
     """Much more than a pipe holds, of which one line is read."""
     frame = make_iris()

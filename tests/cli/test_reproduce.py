@@ -71,6 +71,7 @@ def test_unknown_table(run, tmp_path):
 
 @pytest.mark.parametrize(("words", "part"), [
     (["table_libsvm", "--datasets", "iriss"], "there is no 'iriss'"),
+    (["table_libsvm", "--noise", ""], "is empty"),
     (["table_libsvm", "--noise", "nan"], "noise must contain numbers from 0 to below 1, got [nan]"),
     (["table_libsvm", "--device", "tpu"], "it must be 'cpu', 'cuda', 'cuda:N' or 'auto', got 'tpu'"),
     (["table_libsvm", "--data", "no/such/folder"], "there is no folder 'no/such/folder'"),
@@ -86,6 +87,7 @@ def test_nonsense_is_refused(run, folder, tmp_path, words, part):
 
 
 @pytest.mark.parametrize(("words", "part"), [
+    (["table_auc", "--noise", "2"], "leave --noise out"),
     (["table_libsvm", "--noise", "x"], "'x' must be comma-separated numbers"),
     (["table_libsvm", "--seeds", "0"], "--seeds"),
     (["table_libsvm", "--backend", "slurm"], "--backend"),

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from sklearn.datasets import dump_svmlight_file, make_classification
 
+from legendretron.datasets.streams import source_of
 from tests.cli.conftest import FIXED
 
 N = 400
@@ -325,8 +326,32 @@ def test_json_lines_unlike_the_first(run, tmp_path):
     assert run(*words, "--json").json["rows"] == 3000
     lines[-1] = '{"x": 7, "y": "a", "late": 1}'
     (tmp_path / "t.jsonl").write_text("\n".join(lines))
-    assert "column 'late' is not in the first lines" in run(*words, code=1).err
-    assert run(*words, "--drop", "late", "--json").json["rows"] == 3000
+    with pytest.raises(ValueError, match="column 'late' is not in the first lines"):
+        source_of(tmp_path / "t.jsonl", target="y")
+    ran = run(*words, "--json")  # by an encoder, which looks at all lines first
+    assert (ran.json["rows"], ran.json["features"]) == (3000, 3)
+    assert run(*words, "--drop", "late", "--json").json["features"] == 1
+
+
+def test_a_column_without_values_is_left_out(run, tmp_path):
+    (tmp_path / "t.csv").write_text("a,b,y\n" + "".join(f"{row % 7},,{row % 2}\n" for row in range(40)))
+    words = [
+        "fit",
+        tmp_path / "t.csv",
+        "-t",
+        "y",
+        "-o",
+        tmp_path / "m",
+        "--model",
+        "logistic",
+        "--alpha",
+        "1",
+        "--json",
+    ]
+    for more in ([], ["--stream"]):
+        ran = run(*words, *more)
+        assert ran.json["features"] == 1
+        assert "column 'b' is left out: it has no values" in ran.err
 
 
 @pytest.mark.parametrize("shade", ["", ",blue"])  # text among the features, which is encoded

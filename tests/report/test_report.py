@@ -321,6 +321,8 @@ def test_probabilities_of_zero_are_told():
         ({"against": (Given(NAMES), np.zeros((2, 3)))}, "X of against must have a row for each of 120 labels, got 2"),
         ({"name": ""}, "name must be text that is not empty"),
         ({"against_name": "x"}, "against_name is for a second model"),
+        ({"against": (Given((0, 1)),)}, "against must be a classifier, or a pair of one and its features, got 1"),
+        ({"log_proba": np.zeros((120, 3))}, "log_proba must hold the logarithms of probabilities that sum to 1"),
         ({"row_numbers": [1, 2]}, "row_numbers must contain an integer for each of 120 labels, got int64 of shape"),
         ({"random_state": -1}, "random_state must be an integer of at least 0"),
         ({"sample_weight": np.full(120, -1.0)}, "Negative values|negative"),

@@ -242,6 +242,7 @@ def test_names_of_columns_are_checked(files):
         ({"target": "label", "features": ["a", "z"]}, "no column 'z'"),
         ({"target": "label"}, r"not numbers in the source: 'other' \(.*string\)"),
         ({"target": "label", "features": ["label"]}, "'label' is the target and cannot be a feature too"),
+        ({"target": "label", "weight": "label"}, "weight='label' is the target"),
     ):
         with pytest.raises(ValueError, match=message):
             as_source(data, **arguments)

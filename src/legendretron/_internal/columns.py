@@ -52,6 +52,8 @@ def choose_names(
     check_known(place, names, [] if weight is None else [weight], "weight ")
     check_known(place, names, [] if features is None else features)
     check_known(place, names, drop)
+    if weight is not None and weight == target:
+        raise ValueError(f"weight={weight!r} is the target; name the column of the weights.")
     special = {target, weight}
     chosen = [name for name in names if name not in special] if features is None else list(dict.fromkeys(features))
     for role, name in (("target", target), ("weight", weight)):

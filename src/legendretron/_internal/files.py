@@ -18,6 +18,8 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     symbolic link is followed, and the file gets the permissions of any new file.
     """
     path = Path(os.path.realpath(path))
+    if path.is_dir():
+        raise ValueError(f"path must be that of a file, but {os.fspath(path)!r} is a folder.")
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
     try:

@@ -108,6 +108,8 @@ def readable_data(options: dict[str, Any]) -> Iterator[dict[str, Any]]:
     if options.get("data") != Path("-"):
         yield options
         return
+    if sys.stdin is None:
+        raise ValueError("standard input is closed; give a file, or send the table to it.")
     with tempfile.TemporaryDirectory(prefix="legendretron-") as folder:
         path = Path(folder, "standard input")
         with path.open("wb") as file:

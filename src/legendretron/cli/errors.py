@@ -41,6 +41,9 @@ def one_line(text: object) -> str:
 
 def run(app: typer.Typer, arguments: Sequence[str]) -> int:
     """Run the app with these arguments and return the exit code; nothing is raised."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed before Python began
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 (until the end)
     try:
         code = _run(app, arguments)
     except BrokenPipeError:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from legendretron._internal.extras import import_extra, pandas
+from legendretron._internal.parameters import ParameterError
 from legendretron.cli.command_options import PredictOptions
 from legendretron.cli.models import (
     LeftOut,
@@ -67,13 +68,15 @@ def _check_sets(estimator: Any, options: PredictOptions) -> None:
     try:
         estimator.set_calibration_.thresholds(options.sets)
     except AttributeError as error:
-        reason = (
-            f"{str(options.model)!r} has no held-out predictions, since its penalties were given; fit it without "
-            "--alpha and --link-alpha, or calibrate it."
+        calibrates = hasattr(estimator, "map_")
+        way_out = (
+            "its strength was given; calibrate again without --strength"
+            if calibrates
+            else "its penalties were given; fit it without --alpha and --link-alpha, or calibrate it"
         )
-        raise wrong("--sets", reason) from error
-    except ValueError as error:
-        raise wrong("--sets", str(error)) from error
+        raise wrong("--sets", f"{str(options.model)!r} has no held-out predictions, since {way_out}.") from error
+    except ParameterError as error:
+        raise wrong("--sets", f"it {error.reason}") from error
 
 
 def _predictions(estimator: Any, table: Table, options: PredictOptions, terminal: Terminal, watch: DriftWatch) -> Any:

@@ -149,10 +149,14 @@ def _select_experiments(options: ReproduceOptions) -> list[Experiment]:
     for experiment in EXPERIMENTS.values() if table == "all" else [EXPERIMENTS[table]]:
         narrow = experiment.narrow(seeds=options.seeds)
         for called, name, value in (
-            ("--datasets", "datasets", options.datasets and _names(options.datasets, experiment.datasets)),
+            (
+                "--datasets",
+                "datasets",
+                None if options.datasets is None else _names(options.datasets, experiment.datasets),
+            ),
             ("--model", "models", options.models),
-            ("--noise", "noise", options.noise and _words(options.noise, float, "--noise")),
-            ("--sizes", "sizes", options.sizes and _words(options.sizes, int, "--sizes")),
+            ("--noise", "noise", None if options.noise is None else _words(options.noise, float, "--noise")),
+            ("--sizes", "sizes", None if options.sizes is None else _words(options.sizes, int, "--sizes")),
         ):
             narrowing: dict[str, Any] = {name: value or None}
             with wrong_usage_of(called):

@@ -144,7 +144,7 @@ def _encode(terminal: Terminal, options: FitOptions, parts: TableParts) -> Encod
     as_text = list(dict.fromkeys([*categorical, *codes_among(first)]))
     if first.form is not None:
         first = replace(first, X=_without_few_words(first, as_text, options.skip_bad_rows))
-    if not as_text and has_only_numbers(first, gaps=True):
+    if not as_text and has_only_numbers(first, gaps=True) and not first.X.isna().all().any():
         with suppress(ValueError):  # what is wrong with the rows is said by the passes that follow
             for note in TableEncoder().partial_fit(first.X).notes_:
                 terminal.warning(note)

@@ -254,7 +254,7 @@ def open_source(
             f"{str(parts.files[0])!r} is an Excel file, which is not read in batches; save it as CSV or Parquet."
         )
     named = TYPED[parts.format]
-    besides = [*(drop or ()), *([] if weight is None else [weight])]
+    besides = [*(drop or ()), *([] if weight in (None, target) else [weight])]  # that of the target is refused below
     chosen = choose_columns(parts.files[0], header_of(parts.files[0], parts.format), target, features, besides)
     local = import_extra("pyarrow.fs", f"reading {named}", "tables").LocalFileSystem()
     # on this file system: a name with a colon would be taken for a URL

@@ -204,7 +204,7 @@ def columns_of(
     target, missing, missing_labels = wanted.target, wanted.missing, wanted.missing_labels
     frame, kept = read.frame, read.kept
     check_known(repr(str(path)), list(frame.columns), wanted.keep)
-    left_out_columns = [*(wanted.drop or ()), *wanted.only_kept]
+    left_out_columns = [*(wanted.drop or ()), *(name for name in wanted.only_kept if name != target)]
     columns = choose_columns(path, list(frame.columns), target, wanted.features, left_out_columns)
     labeled = np.ones(len(frame), dtype=bool) if target is None else frame[target].notna().to_numpy()
     if missing_labels == "error" and faults is None and not labeled.all():

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from legendretron._internal.json_values import as_json
+from legendretron._internal.parameters import spell
 from legendretron._internal.validation import check_integer
 
 #: The record of one run: its identity, measurements, data, settings and environment.
@@ -199,16 +200,18 @@ class Experiment:
             chosen["seeds"] = check_integer("seeds", seeds, 1)
         if noise is not None:
             if self.noise == (0.0,):
-                raise ValueError(f"{self.name} has no label noise; leave noise out.")
+                raise ValueError(f"{self.name} has no label noise; leave {spell('noise')} out.")
             chosen["noise"] = tuple(float(level) for level in noise)
             if not all(0.0 <= level < 1.0 for level in chosen["noise"]):
-                raise ValueError(f"noise must contain numbers from 0 to below 1, got {list(chosen['noise'])}.")
+                raise ValueError(
+                    f"{spell('noise')} must contain numbers from 0 to below 1, got {list(chosen['noise'])}."
+                )
         if sizes is not None:
             if self.sizes == (None,):
-                raise ValueError(f"{self.name} has one training set size; leave sizes out.")
+                raise ValueError(f"{self.name} has one training set size; leave {spell('sizes')} out.")
             chosen["sizes"] = tuple(as_json(size, "sizes") for size in sizes)
             if not all(isinstance(size, int) and size > 0 for size in chosen["sizes"]):
-                raise ValueError(f"sizes must be positive integers, got {list(chosen['sizes'])}.")
+                raise ValueError(f"{spell('sizes')} must be positive integers, got {list(chosen['sizes'])}.")
         return replace(self, **chosen)
 
     def shorten(self, epochs: int) -> Experiment:

@@ -213,7 +213,7 @@ def check_settings(link: str | Link, settings: object, where: str) -> dict[str, 
         which = f"a link that is an object, {type(link).__name__}, and has its own settings"
     else:
         cls = link_class(link)
-        names, which = (*cls.setting_names(), *(("init",) if cls.starts else ())), f"link={link!r}"
+        names, which = (*cls.setting_names(), *(("init",) if cls.starts else ())), spell("link", link)
     if not isinstance(settings, Mapping) or not all(isinstance(name, str) for name in settings):
         raise ParameterError(where, f"must be a dict of settings of the link, or None, got {settings!r}.")
     if unknown := [name for name in settings if name not in names]:

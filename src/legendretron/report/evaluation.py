@@ -7,7 +7,6 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -265,8 +264,6 @@ class EvaluationReport:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the page to a single file, atomically."""
-        if Path(path).is_dir():
-            raise ValueError(f"path must be that of a file, but {os.fspath(path)!r} is a folder.")
         write_atomically(path, self._html.encode())
 
     def _repr_html_(self) -> str:
@@ -284,6 +281,10 @@ def _names(model: Any, against: Any, name: str | None, against_name: str | None)
     for what, given in (("name", name), ("against_name", against_name)):
         if given is not None and not (isinstance(given, str) and given):
             raise ValueError(f"{what} must be text that is not empty, got {given!r}.")
+    if isinstance(against, tuple) and len(against) != 2:
+        raise ValueError(
+            f"against must be a classifier, or a pair of one and its features, got {len(against)} objects."
+        )
     if against is None and against_name is not None:
         raise ValueError(f"against_name is for a second model, given by against, got {against_name!r} without one.")
     own = name or type(core(model)[0]).__name__

@@ -150,9 +150,11 @@ def predict_rows(model: Any, X: Any, rows: EvaluationRows, what: str, known: Any
             f"{what} must have the classes {_join_labels(rows.classes.tolist())}, as the other model has, got "
             f"{_join_labels(own.tolist())}."
         )
+    does, which = "predict", ", which its predict_proba does not" if known is None else ""
     with warnings.catch_warnings(), np.errstate(divide="ignore"):
         warnings.filterwarnings("ignore", message="divide by zero encountered in log", category=RuntimeWarning)
         if known is not None:
+            what, does = "log_proba", "hold the logarithms of"
             known = np.asarray(known, dtype=np.float64)
             log_p = known if len(rows) == len(known) else known[rows.place]
         elif hasattr(model, "predict_log_proba"):
@@ -160,12 +162,10 @@ def predict_rows(model: Any, X: Any, rows: EvaluationRows, what: str, known: Any
         else:
             log_p = np.log(np.asarray(model.predict_proba(X), dtype=np.float64))
     if log_p.shape != (len(rows), len(own)):
-        raise ValueError(f"{what} must predict {len(own)} probabilities for each row, got shape {log_p.shape}.")
+        raise ValueError(f"{what} must {does} {len(own)} probabilities for each row, got shape {log_p.shape}.")
     sums = [np.exp(log_p[part]).sum(1) for part in chunks_in_cache(*log_p.shape)]
     if not np.allclose(np.concatenate(sums), 1.0, atol=1e-3):  # NaN is not close to anything
-        raise ValueError(
-            f"{what} must predict probabilities that sum to 1 in every row, which its predict_proba does not."
-        )
+        raise ValueError(f"{what} must {does} probabilities that sum to 1 in every row{which}.")
     if np.array_equal(own, rows.classes):
         return log_p
     order = {label: place for place, label in enumerate(own.tolist())}

@@ -57,8 +57,8 @@ def load_checkpoint(path: Path, kind: str, fingerprint: str, from_state: Callabl
     if found is None:
         raise ParameterError(
             "checkpoint",
-            f"{str(path)!r} belongs to other data, settings or {spell('random_state')}; remove it to start over, or choose "
-            "another path.",
+            f"belongs to other data, settings or {spell('random_state')}, got {str(path)!r}; remove it to start over, or "
+            "choose another path.",
         )
     return found
 
