@@ -186,8 +186,8 @@ def test_missing_values(run, tmp_path):
 
 
 @pytest.mark.parametrize(("content", "message"), [
-    ("a,y\n" + "".join(f"{i},u\n" for i in range(12)) + "?,v\n", "'a' holds numbers, and the text '?' (1); if that stands "
-     "for a missing value, read the file with --na '?'; if the numbers are names, give --categorical a."),
+    ("a,y\n" + "".join(f"{i},u\n" for i in range(12)) + "?,v\n", "t.csv': column 'a' holds numbers, and the text '?' (1); "
+     "if that stands for a missing value, read the file with --na '?'; if the numbers are names, give --categorical a."),
     ('a,y\n"1,5",u\n"2,5",v\n', "numbers written as '1,5'; read the file with --decimal ',', or give --categorical a"),
     ("a,b,y\n,1,u\n,2,v\n", None),
     ("a,y\n,u\n,v\n", "there is no column to learn from: 'a' (no values)"),

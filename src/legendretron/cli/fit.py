@@ -32,6 +32,7 @@ from legendretron.cli.summaries import (
     found_noise,
     in_words,
     join_texts,
+    naming_data,
     noise_in_words,
     read_matrix,
     warn_of_similar_labels,
@@ -318,7 +319,8 @@ def _encode(table: Table, categorical: list[str], max_categories: int) -> tuple[
     check_named("--categorical", categorical, table)
     check_finite(table)
     encoder = TableEncoder(categorical=categorical, max_categories=max_categories)
-    encoder.set_output(transform="pandas").fit(table.X)
+    with naming_data(table.path):
+        encoder.set_output(transform="pandas").fit(table.X)
     return dataclasses.replace(table, X=encoder.transform(table.X)), encoder
 
 

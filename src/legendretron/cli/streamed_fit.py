@@ -13,7 +13,7 @@ import numpy as np
 
 from legendretron.cli.command_options import FitOptions
 from legendretron.cli.models import LeftOut
-from legendretron.cli.summaries import FitScores, check_named, warn_of_similar_labels
+from legendretron.cli.summaries import FitScores, check_named, naming_data, warn_of_similar_labels
 from legendretron.cli.terminal import Terminal
 from legendretron.datasets.streams import bad_rows, batch_of, keep_rows, open_source, text_files
 from legendretron.datasets.tables import (
@@ -61,7 +61,8 @@ class EncodedSource(BlockSource):
                     _, words = without_faults(table.X, None, options.get("numbers", ()), table.form)
                     where = f", {table.place_of(min(words))}" if words else ""
                     raise ValueError(f"{str(path)!r}{where}: {error}") from error
-        self.feature_names = tuple(encoder.get_feature_names_out())
+        with naming_data(parts.files[0]):
+            self.feature_names = tuple(encoder.get_feature_names_out())
 
     def _tables(self, path: Path, faults: dict[int, str]) -> Iterator[Table]:
         one_file = TableParts((path,), self._parts.format)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,6 +13,7 @@ import numpy as np
 
 from legendretron._internal.columns import quoted
 from legendretron._internal.labels import label_text, similar_words
+from legendretron._internal.parameters import ParameterError
 from legendretron.cli.errors import one_line
 from legendretron.cli.options import wrong
 from legendretron.cli.outputs import PICTURES, frames_to, write_picture
@@ -125,6 +127,17 @@ def check_named(option: str, columns: Sequence[str], table: Table) -> None:
         listed = ", ".join((table.feature_names or ())[:20])
         reason = f"there is no column {unknown[0]!r} among the features; there are {listed}."
         raise wrong(option, reason)
+
+
+@contextmanager
+def naming_data(path: Path) -> Iterator[None]:
+    """Say in errors about the data which file they are of."""
+    try:
+        yield
+    except ParameterError:
+        raise
+    except ValueError as error:
+        raise ValueError(f"{str(path)!r}: {error}") from error
 
 
 def warn_of_similar_labels(classes: Any, path: Path, target: str | None, terminal: Terminal) -> None:
