@@ -244,7 +244,7 @@ def test_the_summary_of_shares_says_how_much_they_agree(run, tmp_path):
     shares = pd.DataFrame(teacher.predict_proba(X), columns=teacher.classes_)
     X.join(shares).to_csv(tmp_path / "t.csv", index=False)
     words = ["fit", tmp_path / "t.csv", "--target", ",".join(shares), "--model", "logistic", "-o", tmp_path / "m"]
-    words += ["--label-noise", "auto"]
+    words += ["--label-noise", "auto", "--alpha", 0.1]
     printed = run(*words).out
     assert (
         f"shares: the leading class of a row has {shares.max(axis=1).mean():.0%}".replace("%", " % on average")
