@@ -85,7 +85,7 @@ def test_predicts_and_evaluates(run, rings, model, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--alpha", "0.1"], "it is for --model linear"),
+        (["--alpha", "0.1"], "it is for --model linear or logistic; leave it out"),
         (["--tuning", "t.csv"], "it is for --model linear"),
         (["--stream"], "networks are fitted to tables in memory"),
         (["--checkpoint", "c"], "it is for --model linear"),

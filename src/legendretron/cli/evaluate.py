@@ -142,7 +142,9 @@ def _predict(model: Model, parts: TableParts, options: EvaluateOptions, watch: D
     if not y:
         raise ValueError("there is no row to evaluate.")
     if weights and not any(part.any() for part in weights):
-        raise ValueError(f"column {weight!r} holds only zeros; mend the column, or leave out --weight.")
+        raise ValueError(
+            f"column {weight!r} of {str(options.data)!r} holds only zeros; mend the column, or leave out --weight."
+        )
     joined = [np.concatenate(each) if each else None for each in (rows, y, log_p, weights)]
     return _Predicted(table, left_out, *joined)  # type: ignore[arg-type]
 

@@ -91,7 +91,7 @@ def fit(terminal: Terminal, options: FitOptions) -> None:
     check_outputs(outputs, inputs)
     in_memory = options.model in (Model.network, Model.auto)
     for name in find_given(options, "tuning") if in_memory else ():
-        raise wrong(name, "it is for --model linear; leave it out.")
+        raise wrong(name, "it is for --model linear or logistic; leave it out.")
     estimator: Any = make_estimator(options)
     for name in find_given(options, "cv", "tuning"):
         if hasattr(estimator, "_strengths") and estimator._strengths().fixed:
@@ -163,7 +163,8 @@ def make_estimator(options: FitOptions) -> LinearLinkClassifier:
     parameters = {name: getattr(options, name) for name in names if getattr(options, name) not in (None, [])}
     for name, called in zip(parameters, find_given(options, *parameters), strict=True):
         if name not in kind._get_param_names():
-            raise wrong(called, "it is for --model linear; leave it out.")
+            takers = [model.value for model, other in kinds.items() if name in other._get_param_names()]
+            raise wrong(called, f"it is for --model {' or '.join(takers)}; leave it out.")
     # the value of an enum, as messages show it
     parameters = {name: value.value if isinstance(value, Enum) else value for name, value in parameters.items()}
     if "link_params" in parameters:

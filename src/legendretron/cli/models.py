@@ -247,7 +247,7 @@ def weights_of(table: Table, column: str) -> np.ndarray:
     if bad.any():
         raise ValueError(
             f"column {column!r} of {str(table.path)!r} must contain weights that are numbers and not negative, got "
-            f"{kept[bad].iloc[0]!r} among them; mend the column, or leave out --weight."
+            f"{kept[bad].iloc[0]!r} in {table.place_of(int(bad.argmax()))}; mend it, or leave out --weight."
         )
     return weights
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -110,7 +110,8 @@ def fit_in_batches(
         )  # fmt: skip
     if options.label_noise is not None:
         set_noise(scan(source, skip_bad_rows=skip_bad_rows).classes)
-    estimator.fit_stream(source, skip_bad_rows=skip_bad_rows)
+    with naming_data(parts.files[0]) if len(parts.files) == 1 else nullcontext():
+        estimator.fit_stream(source, skip_bad_rows=skip_bad_rows)
     estimator.set_params(verbose=0)  # the progress bar is not saved with the model
     skipped = estimator.n_skipped_rows_
     left_out = LeftOut() if encoded is None else encoded.left_out

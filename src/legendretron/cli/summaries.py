@@ -137,6 +137,8 @@ def naming_data(path: Path) -> Iterator[None]:
     except ParameterError:
         raise
     except ValueError as error:
+        if repr(str(path)) in str(error):
+            raise
         raise ValueError(f"{str(path)!r}: {error}") from error
 
 
