@@ -17,6 +17,11 @@ N = 400
 QUICK = [*FIXED, "--epochs", "3", "--seed", "0", "--link-param", "hidden=2"]
 
 
+def quick_fit(folder, *more):
+    """The command for a fit to ``t.csv`` in a folder."""
+    return ["fit", folder / "t.csv", "-t", "y", "-o", folder / "m", "--model", "logistic", "--alpha", 1, *more]
+
+
 @pytest.fixture(scope="module")
 def frame():
     X, y = make_classification(N, 4, n_informative=4, n_redundant=0, n_classes=3, random_state=0)
@@ -335,19 +340,7 @@ def test_json_lines_unlike_the_first(run, tmp_path):
 
 def test_a_column_without_values_is_left_out(run, tmp_path):
     (tmp_path / "t.csv").write_text("a,b,y\n" + "".join(f"{row % 7},,{row % 2}\n" for row in range(40)))
-    words = [
-        "fit",
-        tmp_path / "t.csv",
-        "-t",
-        "y",
-        "-o",
-        tmp_path / "m",
-        "--model",
-        "logistic",
-        "--alpha",
-        "1",
-        "--json",
-    ]
+    words = quick_fit(tmp_path, "--json")
     for more in ([], ["--stream"]):
         ran = run(*words, *more)
         assert ran.json["features"] == 1
@@ -357,19 +350,7 @@ def test_a_column_without_values_is_left_out(run, tmp_path):
 @pytest.mark.parametrize("shade", ["", ",blue"])  # text among the features, which is encoded
 def test_labels_are_text_if_those_of_any_part_are(run, tmp_path, monkeypatch, shade):
     monkeypatch.setattr("legendretron.datasets.tables.ROWS_AT_ONCE", 10)
-    words = [
-        "fit",
-        tmp_path / "t.csv",
-        "-t",
-        "y",
-        "-o",
-        tmp_path / "m",
-        "--stream",
-        "--model",
-        "logistic",
-        "--alpha",
-        "1",
-    ]
+    words = quick_fit(tmp_path, "--stream")
     fractions = "".join(f"{row % 7},{row % 2}.5{shade}\n" for row in range(40))
     (tmp_path / "t.csv").write_text(f"x,y{shade}\n{fractions}3,high{shade}\n")
     assert run(*words, "--json").json["classes"] == ["0.5", "1.5", "high"]
@@ -384,19 +365,7 @@ def test_a_word_among_numbers_is_a_bad_row_wherever_it_is(run, tmp_path, monkeyp
     lines = [f"{row % 7},{'red' if row % 3 else 'blue'},{row % 2}" for row in range(40)]
     lines[at] = "oops,red,1"
     (tmp_path / "t.csv").write_text("\n".join(["x,color,y", *lines]))
-    words = [
-        "fit",
-        tmp_path / "t.csv",
-        "-t",
-        "y",
-        "-o",
-        tmp_path / "m",
-        "--stream",
-        "--model",
-        "logistic",
-        "--alpha",
-        "1",
-    ]
+    words = quick_fit(tmp_path, "--stream")
     ran = run(*words, "--skip-bad-rows", 1, "--json")
     assert ran.json["rows"] == 39
     assert f"line {at + 2}: column 'x' holds 'oops', which is not a number" in ran.err

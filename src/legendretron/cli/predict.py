@@ -75,8 +75,9 @@ def _check_sets(estimator: Any, options: PredictOptions) -> None:
             else "its penalties were given; fit it without --alpha and --link-alpha, or calibrate it"
         )
         raise wrong("--sets", f"{str(options.model)!r} has no held-out predictions, since {way_out}.") from error
-    except ParameterError as error:
-        raise wrong("--sets", f"it {error.reason}") from error
+    except ValueError as error:
+        reason = f"it {error.reason}" if isinstance(error, ParameterError) else str(error)
+        raise wrong("--sets", reason) from error
 
 
 def _predictions(estimator: Any, table: Table, options: PredictOptions, terminal: Terminal, watch: DriftWatch) -> Any:
