@@ -41,7 +41,7 @@ NOISES, SPLITS = (0.0, 0.2, 0.4), 10
 COVERAGES = (0.8, 0.9, 0.95)
 #: Ours, by the arguments of ``predict_set``; those that are not corrected take labels as they are.
 KINDS: dict[str, dict[str, Any]] = {
-    "cumulated": {},
+    "cumulative": {},
     "randomized": {"randomized": True},
     "probability": {"score": "probability"},
     "cautious": {"cautious": True},
@@ -51,7 +51,7 @@ PLAIN = "not corrected, "
 MAPIE_LAC, MAPIE_APS, CREPES = "MAPIE, lac", "MAPIE, aps", "crepes, hinge"
 METHODS = (
     *KINDS,
-    *(f"{PLAIN}{kind}" for kind in ("cumulated", "randomized", "probability")),
+    *(f"{PLAIN}{kind}" for kind in ("cumulative", "randomized", "probability")),
     MAPIE_LAC,
     MAPIE_APS,
     CREPES,
@@ -63,7 +63,7 @@ FOUND = 0.05
 
 
 def by_mapie(calibration: SetCalibration, p: np.ndarray, score: str) -> list[np.ndarray] | None:
-    """Sets of MAPIE for all coverages; None if it is not installed, or refuses a missing class or cumulated sets of two."""
+    """Sets of MAPIE for all coverages; None if it is not installed, or refuses a missing class or cumulative sets of two."""
     try:
         from mapie.classification import SplitConformalClassifier
     except ImportError:
@@ -170,11 +170,11 @@ def _tables_table(results: Results, noise: float, model: str) -> str:
             continue
         facts, found = results.facts(table), sum(map(is_found, results.records(*cell)))
         line = [table, f"{facts['rows']:,}, {facts['classes']}", f"{found} of {len(results.records(*cell))}"]
-        for name in ("randomized", f"{PLAIN}randomized", "cumulated"):
+        for name in ("randomized", f"{PLAIN}randomized", "cumulative"):
             held, size = (results.mean(cell, f"{name} 0.9: {what}") for what in ("coverage", "size"))
             line.append(f"{_percent(held)}, {size.value:.2f}" if held and size else NOT_RUN)
         lines.append(line)
-    head = ["table", "rows, classes", "rate found", "randomized", f"{PLAIN}randomized", "cumulated"]
+    head = ["table", "rows, classes", "rate found", "randomized", f"{PLAIN}randomized", "cumulative"]
     return markdown_table(head, lines)
 
 
@@ -195,7 +195,7 @@ def _within(results: Results, noise: float, model: str) -> str:
 def _larger(records: list[Record]) -> str:
     """In how many runs ours are larger than those of others that cover no less, by the same score of classes."""
     lines = []
-    for ours, other in (("probability", MAPIE_LAC), ("probability", CREPES), ("cumulated", MAPIE_APS)):
+    for ours, other in (("probability", MAPIE_LAC), ("probability", CREPES), ("cumulative", MAPIE_APS)):
         pairs = [
             [(r[f"{name} {c:g}: coverage"], r[f"{name} {c:g}: size"]) for name in (ours, other)]
             for r in records

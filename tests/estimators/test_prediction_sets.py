@@ -3,7 +3,10 @@
 import numpy as np
 import pytest
 from sklearn.datasets import make_classification
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.tree import DecisionTreeClassifier
 
 from legendretron import (
     LegendreCalibrator,
@@ -73,6 +76,53 @@ def test_sets_are_saved(model, tmp_path):
     again = load(tmp_path / "m")
     assert np.array_equal(again.predict_set(features), model.predict_set(features))
     assert str(again.set_calibration_) == str(model.set_calibration_)
+
+
+CATEGORIES = np.eye(4)
+CHANCES = np.array([[0.5, 0.3, 0.2], [0.7, 0.2, 0.1], [0.15, 0.6, 0.25], [0.3, 0.3, 0.4]])
+
+
+def draw_categories(n, seed):
+    rng = np.random.default_rng(seed)
+    cell = rng.integers(4, size=n)
+    return CATEGORIES[cell], (CHANCES[cell].cumsum(1) < rng.random((n, 1))).sum(1)
+
+
+DISCRETE = {
+    "logistic regression": lambda: MultinomialLogisticClassifier(alpha=1e-3),
+    "networks": lambda: LegendreNetClassifier((8,), max_steps=50, label_noise=None, random_state=0),
+    "tree": lambda: LegendreCalibrator(DecisionTreeClassifier(max_leaf_nodes=4)),
+    "forest": lambda: LegendreCalibrator(RandomForestClassifier(10, random_state=0)),
+    "neighbors": lambda: LegendreCalibrator(KNeighborsClassifier(15)),
+}
+
+
+@pytest.mark.parametrize("name", DISCRETE)
+def test_rows_with_the_same_predictions_are_covered(name, tmp_path):
+    """Also those that are predicted alone, in single precision, or by a model that was saved."""
+    model = DISCRETE[name]().fit(*draw_categories(400, 0))
+    model.calibrate_sets(*draw_categories(1000, 1))
+    new, truth = draw_categories(3000, 2)
+    cell = new.argmax(1)
+    for kind in ({}, {"score": "probability"}, {"by_class": True}):
+        sets = model.predict_set(new, 0.9, **kind)
+        assert coverage(sets, truth) > 0.88
+        alone = np.concatenate([model.predict_set(row[None], 0.9, **kind) for row in CATEGORIES])
+        assert np.array_equal(sets, alone[cell])
+        assert np.array_equal(sets, model.predict_set(new.astype(np.float32), 0.9, **kind))
+        if hasattr(model, "link_"):
+            model.save(tmp_path / "m")
+            assert np.array_equal(sets, load(tmp_path / "m").predict_set(new, 0.9, **kind))
+    drawn = model.predict_set(new, 0.9, randomized=True, random_state=0)
+    assert coverage(drawn, truth) == pytest.approx(0.9, abs=0.03)
+
+
+def test_the_former_name_of_the_score_warns_where_sets_are_predicted():
+    model = FITTED["table"]().fit(X[:200], Y[:200])
+    with pytest.warns(FutureWarning, match="use score='cumulative'") as warned:
+        sets = model.predict_set(X[TEST], score="cumulated")
+    assert len(warned) == 1
+    assert np.array_equal(sets, model.predict_set(X[TEST]))
 
 
 def test_under_wrong_labels_coverage_is_of_the_true_class():

@@ -1,12 +1,19 @@
 r"""Prediction sets: sets of classes that contain the true class with a given probability.
 
 A set contains the classes whose score is at most a threshold. The threshold is a quantile of the scores of the labels of
-other rows, by a model that was not fitted to these rows (split conformal prediction). The score of a class :math:`k` is
+other rows, by a model that was not fitted to these rows (split conformal prediction). The score of a class :math:`k` is the
+log-odds :math:`\log((1 - m_k) / m_k)` of a probability :math:`m_k`:
 
-- ``"cumulated"``: the probability of all classes that are more probable, :math:`\sum_{j: p_j > p_k} p_j`, as in adaptive
-  prediction sets (Romano, Sesia and Candès, 2020). The most probable class has the score 0, so no set is empty. With a
-  uniform draw :math:`u` for each row, a share :math:`u\, p_k` is added: then coverage is exact, and sets may be empty.
-- ``"probability"``: :math:`1 - p_k`, which gives the smallest sets on average; some of them may be empty.
+- ``"cumulative"``: that of all classes that are not more probable, :math:`m_k = \sum_{j: p_j \le p_k} p_j`, as in adaptive
+  prediction sets (Romano, Sesia and Candès, 2020). It is 1 for the most probable class, so no set is empty. With a uniform
+  draw :math:`u` for each row, classes as probable as :math:`k` count :math:`1 - u` times: then coverage is exact, and sets
+  may be empty.
+- ``"probability"``: :math:`m_k = p_k`, which gives the smallest sets on average; some of them may be empty.
+
+**Ties.** Rows with the same predictions, as those of a tree or of categories have, must have the same scores when sets are
+calibrated and when they are predicted. The last digits of a prediction depend on how many rows are predicted at once. So
+scores within :math:`10^{-4}` count as equal. Log-odds are as exact near 0 as near 1: a probability of :math:`1 - 10^{-9}` is
+told from :math:`1 - 10^{-8}`, but not from one that differs by rounding errors.
 
 **Wrong labels.** Sets that are calibrated on wrong labels must contain these, too, and are too large. With the
 transition matrix :math:`T` of the labels (rows are true classes), a row with the label :math:`y` counts with the mass
@@ -18,6 +25,7 @@ labels there (Sesia, Wang and Tong, 2025).
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -26,13 +34,15 @@ import numpy as np
 from legendretron._internal.fields import BOOLEAN, array, check_fields, optional
 from legendretron._internal.parameters import check_choice, check_open_unit
 
-__all__ = ["SCORES", "SetCalibration", "set_scores", "some_rows"]
+__all__ = ["SCORES", "SetCalibration", "check_score", "set_scores", "some_rows"]
 
-SCORES = ("cumulated", "probability")
+SCORES = ("cumulative", "probability")
 #: Rows, and numbers (rows x classes), that are kept at most.
 _MOST_ROWS, _MOST_NUMBERS = 20_000, 2**20
-#: Rounding errors of a cumulated mass.
+#: Rounding errors of a cumulative mass.
 _ROUNDING = 1e-9
+#: Differences of log-odds that rounding errors may make, also those of networks in single precision.
+_TIED = 1e-4
 #: Seed of the order of the draws for the rows of the calibration: an unusual one, as it must not be that of other draws.
 _SEED = 5_917_203
 
@@ -42,26 +52,64 @@ def some_rows(n: int, n_classes: int) -> slice:
     return slice(None, None, max(1, -(-n // min(_MOST_ROWS, max(1, _MOST_NUMBERS // n_classes)))))
 
 
+def check_score(score: str) -> str:
+    """Return a kind of score by its present name, or raise a ``ValueError`` if there is none."""
+    if score == "cumulated":
+        warnings.warn(
+            "score='cumulated' was renamed in 0.3 and will be an error from 0.5 on; use score='cumulative'.",
+            FutureWarning,
+            stacklevel=3,
+        )
+        return "cumulative"
+    return check_choice("score", score, SCORES)
+
+
 def set_scores(p: np.ndarray, score: str, draws: np.ndarray | None = None) -> np.ndarray:
     """Scores of all classes, ``(n, C)``, from probabilities, and for randomized sets from uniform draws ``(n,)``.
 
     Examples
     --------
-    >>> set_scores(np.array([[0.25, 0.5, 0.25], [0.125, 0.125, 0.75]]), "cumulated").tolist()
-    [[0.5, 0.0, 0.75], [0.75, 0.875, 0.0]]
+    >>> p = np.array([[0.25, 0.5, 0.25], [0.125, 0.125, 0.75]])
+    >>> mass = 1.0 / (1.0 + np.exp(set_scores(p, "cumulative")))
+    >>> mass.round(6).tolist()
+    [[0.5, 1.0, 0.5], [0.25, 0.25, 1.0]]
     """
-    p = p.astype(np.float64)
+    p = p.astype(np.float32).astype(np.float64)  # as it is saved
     if score == "probability":
-        return 1.0 - p
-    order = np.argsort(-p, axis=1, kind="stable")
+        return _log_odds(_sums_before(p) + _sums_before(p[:, ::-1])[:, ::-1], p)
+    n, n_classes = p.shape
+    order = np.argsort(p, axis=1, kind="stable")
     ordered = np.take_along_axis(p, order, axis=1)
-    before = np.zeros_like(p)
-    np.cumsum(ordered[:, :-1], axis=1, out=before[:, 1:])
+    # the first and the last class of those that are tied with each
+    rises = ordered[:, 1:] > ordered[:, :-1] * (1.0 + _TIED)
+    ends, place = np.ones((n, 1), dtype=bool), np.arange(n_classes)
+    first = np.maximum.accumulate(np.where(np.hstack([ends, rises]), place, 0), axis=1)
+    last = np.minimum.accumulate(np.where(np.hstack([rises, ends]), place, n_classes)[:, ::-1], axis=1)[:, ::-1]
+    # small numbers are added first, so that sums are as exact, relative to their size, as what is added
+    up_to = np.cumsum(ordered, axis=1)
+    mass = np.take_along_axis(up_to, last, axis=1)
+    above = np.take_along_axis(_sums_before(ordered[:, ::-1])[:, ::-1], last, axis=1)
     if draws is not None:
-        before += draws[:, None] * ordered
+        below = np.take_along_axis(_sums_before(ordered), first, axis=1)
+        tied = draws[:, None] * (mass - below)
+        mass, above = below + (1.0 - draws[:, None]) * (mass - below), above + tied
     scores = np.empty_like(p)
-    np.put_along_axis(scores, order, before, axis=1)
+    np.put_along_axis(scores, order, _log_odds(above, mass), axis=1)
     return scores
+
+
+def _sums_before(p: np.ndarray) -> np.ndarray:
+    """Sums of the entries before each one, in every row."""
+    sums = np.zeros_like(p)
+    np.cumsum(p[:, :-1], axis=1, out=sums[:, 1:])
+    return sums
+
+
+def _log_odds(others: np.ndarray, own: np.ndarray) -> np.ndarray:
+    """``log(others / own)``; infinite if one of them is 0."""
+    with np.errstate(divide="ignore"):
+        odds: np.ndarray = np.log(others) - np.log(own)
+    return odds
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,32 +169,33 @@ class SetCalibration:
         p: np.ndarray,
         coverage: float,
         *,
-        score: str = "cumulated",
+        score: str = "cumulative",
         randomized: bool = False,
         by_class: bool = False,
         cautious: bool = False,
         rng: np.random.Generator | None = None,
     ) -> np.ndarray:
         """Sets of rows with probabilities ``(m, C)``, as booleans of this shape; see ``predict_set`` of the estimators."""
+        score = check_score(score)
         thresholds = self.thresholds(coverage, score=score, randomized=randomized, by_class=by_class, cautious=cautious)
         draws = (rng or np.random.default_rng()).random(len(p)) if randomized else None
-        sets: np.ndarray = set_scores(p, score, draws) <= thresholds
+        sets: np.ndarray = set_scores(p, score, draws) <= thresholds + _TIED
         return sets
 
     def thresholds(
         self,
         coverage: float,
         *,
-        score: str = "cumulated",
+        score: str = "cumulative",
         randomized: bool = False,
         by_class: bool = False,
         cautious: bool = False,
     ) -> np.ndarray:
         """Highest scores of classes in a set, ``(C,)``; infinite where there are too few rows to leave anything out."""
         check_open_unit("coverage", coverage)
-        check_choice("score", score, SCORES)
-        if randomized and score != "cumulated":
-            raise ValueError(f"randomized=True needs score='cumulated', got {score!r}; leave one of them out.")
+        score = check_score(score)
+        if randomized and score != "cumulative":
+            raise ValueError(f"randomized=True needs score='cumulative', got {score!r}; leave one of them out.")
         draws = None
         if randomized:  # spread evenly, in random order: thresholds vary less than with independent draws
             draws = (np.random.default_rng(_SEED).permutation(self.n_rows) + 0.5) / self.n_rows
@@ -210,7 +259,7 @@ def _quantile(scores: np.ndarray, mass: np.ndarray, coverage: float) -> float:
     """Least score up to which there is a share of the mass, as large as the coverage and one more row ask for.
 
     ``scores`` and ``mass`` have the shape (n, k). With ``n`` equal masses it is the score of rank
-    ``ceil((n + 1) * coverage)``. Where masses are negative, the cumulated mass can fall; it is then replaced by the mean of
+    ``ceil((n + 1) * coverage)``. Where masses are negative, the cumulative mass can fall; it is then replaced by the mean of
     its highest value before and its least value after.
     """
     total, squares = float(mass.sum()), float((mass.sum(1) ** 2).sum())
@@ -218,9 +267,9 @@ def _quantile(scores: np.ndarray, mass: np.ndarray, coverage: float) -> float:
         return math.inf
     level = coverage * (1.0 + squares / total**2)
     values, place = np.unique(scores, return_inverse=True)
-    cumulated = np.cumsum(np.bincount(place.ravel(), mass.ravel())) / total
+    cumulative = np.cumsum(np.bincount(place.ravel(), mass.ravel())) / total
     if (mass < 0.0).any():
-        highest, least = np.maximum.accumulate(cumulated), np.minimum.accumulate(cumulated[::-1])[::-1]
-        cumulated = 0.5 * (highest + least)
-    reached = np.flatnonzero(cumulated >= level - _ROUNDING)
+        highest, least = np.maximum.accumulate(cumulative), np.minimum.accumulate(cumulative[::-1])[::-1]
+        cumulative = 0.5 * (highest + least)
+    reached = np.flatnonzero(cumulative >= level - _ROUNDING)
     return float(values[reached[0]]) if len(reached) else math.inf

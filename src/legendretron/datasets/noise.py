@@ -92,15 +92,15 @@ def flip_labels(y: Any, transition: Any, random_state: Any = None) -> np.ndarray
     """
     transition = _check_transition(transition)
     y = _check_labels(y, len(transition))
-    # cumulated before dividing, so that the last entry is one exactly and no draw lies beyond it
-    cumulated = transition.cumsum(axis=1)
-    cumulated /= cumulated[:, -1:]
+    # cumulative before dividing, so that the last entry is one exactly and no draw lies beyond it
+    cumulative = transition.cumsum(axis=1)
+    cumulative /= cumulative[:, -1:]
     generator = random_state if isinstance(random_state, np.random.Generator) else check_random_state(random_state)
     uniform = generator.uniform(size=len(y))
     noisy = np.empty_like(y)
     for label in np.unique(y):  # class by class: rows times classes would be too large for aloi
         rows = y == label
-        noisy[rows] = np.searchsorted(cumulated[label], uniform[rows], side="right")
+        noisy[rows] = np.searchsorted(cumulative[label], uniform[rows], side="right")
     return noisy
 
 

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from legendretron._internal.labels import check_labels
 from legendretron._internal.sklearn_compat import Classifier, check_sample_weight
-from legendretron.calibration.prediction_sets import SetCalibration
+from legendretron.calibration.prediction_sets import SetCalibration, check_score
 
 #: Matrices with a larger condition number are not inverted: small errors of the estimate would become large.
 _WORST_CONDITION = 6.0
@@ -103,7 +103,7 @@ class ProbabilityClassifier(Classifier, BaseEstimator):  # type: ignore[misc]
         X: Any,
         coverage: float = 0.9,
         *,
-        score: str = "cumulated",
+        score: str = "cumulative",
         randomized: bool = False,
         by_class: bool = False,
         cautious: bool = False,
@@ -122,11 +122,14 @@ class ProbabilityClassifier(Classifier, BaseEstimator):  # type: ignore[misc]
             As in ``predict_proba``.
         coverage : float, default=0.9
             Required probability, between 0 and 1.
-        score : {"cumulated", "probability"}, default="cumulated"
-            ``"cumulated"``: the most probable classes until their sum is large enough, so that hard rows have larger sets.
+        score : {"cumulative", "probability"}, default="cumulative"
+            ``"cumulative"``: the most probable classes until their sum is large enough, so that hard rows have larger sets.
             ``"probability"``: all classes above a threshold, which gives the smallest sets on average; some may be empty.
+
+            .. deprecated:: 0.3
+                ``"cumulated"``, the name of ``"cumulative"`` until then, will be an error from 0.5 on.
         randomized : bool, default=False
-            Whether to drop the last class of a cumulated set at random, so that coverage is not exceeded; sets may be empty.
+            Whether to drop the last class of a cumulative set at random, so that coverage is not exceeded; sets may be empty.
             Otherwise the most probable class is always included, and coverage is at least the accuracy.
         by_class : bool, default=False
             Whether the coverage must hold for the rows of every class, by a threshold for each.
@@ -151,7 +154,7 @@ class ProbabilityClassifier(Classifier, BaseEstimator):  # type: ignore[misc]
         >>> clf.set_calibration_.n_rows
         150
         """
-        calibration = self.set_calibration_
+        calibration, score = self.set_calibration_, check_score(score)
         rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1)) if randomized else None
         kinds: dict[str, Any] = {"score": score, "randomized": randomized, "by_class": by_class, "cautious": cautious}
         calibration.thresholds(coverage, **kinds)  # arguments are checked before anything is predicted
