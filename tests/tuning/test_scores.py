@@ -51,6 +51,23 @@ def test_a_row_that_is_held_out_again_is_no_further_row():
     assert twice.mean(both) == pytest.approx(once.mean((LOSS + OTHER) / 2))
 
 
+def test_errors_between_folds_do_not_fall_with_repeats():
+    once, twice = HeldOut.of(FOLDS, np.ones(7), True), HeldOut.of(FOLDS * 4, np.ones(7), True)
+    loss = np.array([1.0, 1.0, 1.0, 2.0, 2.0, 3.0, 3.0])
+    assert twice.mean(np.tile(loss, 4)) == pytest.approx(once.mean(loss))
+
+
+def test_copies_of_a_row_are_one_row():
+    """Shares of the classes of a row with a soft label: its loss is the mean of theirs."""
+    copies, share = np.array([0, 0, 1, 1, 1, 2, 3]), np.array([0.5, 0.5, 0.2, 0.3, 0.5, 1.0, 1.0])
+    folds = [(np.arange(2, 7), np.array([0, 1])), (np.array([0, 1]), np.arange(2, 7))]
+    held_out = HeldOut.of(folds, share, False, copies)
+    of_row = np.bincount(copies, share * LOSS)
+    assert held_out.n_rows == 4
+    assert held_out.mean(LOSS) == pytest.approx((of_row.mean(), of_row.std(ddof=1) / 2.0))
+    assert held_out.first(1).mean(LOSS[:2]).mean == pytest.approx(of_row[0])
+
+
 def test_losses_of_the_first_folds():
     """Their weights sum to one again."""
     weight = np.array([2.0, 1.0, 1.0, 0.5, 1.0, 3.0, 1.0])

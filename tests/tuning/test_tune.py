@@ -83,7 +83,7 @@ def test_a_link_is_scored_with_the_lower_bound_that_it_will_have(make_problem):
     x, y = bent_data(60)
     problem = make_problem(x, y)
     rows = problem.label(torch.tensor([[0.0, -700.0]] * len(y), dtype=torch.float64), np.arange(len(y)))
-    losses, _ = link_search._score(problem, rows, rows, 0.0, noisy=False)
+    losses, _ = link_search._score(problem, rows, rows, np.arange(len(y)), 0.0, noisy=False)
     assert losses.max() == pytest.approx(math.log(2 / problem.doubt), rel=1e-3)
 
 
@@ -116,6 +116,33 @@ def test_links_are_tried_on_the_first_repeat_and_compared_on_it(make_problem):
     first = problem.held_out.first(5).mean(best.losses[:600]).mean
     assert link["log_loss"] - link["difference"] == pytest.approx(first)
     assert path.loss(best) != pytest.approx(first, rel=1e-6)
+
+
+def test_rows_that_are_held_out_again_make_nothing_more_certain(make_problem):
+    """Every fold four times, as a splitter with repeats may give them: tests, rates and errors are those of one time."""
+    x, y = logistic_data(n=90)
+    one = dataclasses.replace(make_problem(x, y, find_noise="always"), between_folds=True)
+    found = []
+    for problem in (one, dataclasses.replace(one, folds=one.folds * 4)):
+        path = LogisticPath(problem, alpha=0.1)
+        point = path.fit(0.1)
+        (noisy, *_), _ = path.search_noise(point, always=True)
+        link = link_search.LinkScore(
+            LINKS[0], 1, point.losses, tuple(link_search.FittedLink(*init_link(problem)) for _ in problem.folds)
+        )
+        assert len(path.predict(point.fitted)[0].labels) == len(y)
+        assert len(link_search.predict_held_out(problem, link).labels) == len(y)
+        test, seen = path.test_links(point), noisy.noise
+        found.append(
+            [test.statistic, test.p_value, seen.rate, seen.error, seen.evidence, *path.held_out.mean(point.losses)]
+        )
+    assert found[0] == pytest.approx(found[1], rel=1e-4)
+
+
+def init_link(problem):
+    """A start, which is logistic regression that knows nothing."""
+    zeros = torch.zeros(problem.features.n_features + 1, problem.n_classes - 1)
+    return zeros[1:], zeros[0], problem.make_link(torch.Generator(), torch.float32)
 
 
 def test_sparse_data_and_single_precision(make_problem):

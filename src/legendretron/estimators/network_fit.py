@@ -131,6 +131,7 @@ def _make_problem(
         standardized=True,
         link_folds=None if grouped else link_folds_for(len(data.rows)),
         known_noise=known,
+        copies=data.copies,
     )
 
 

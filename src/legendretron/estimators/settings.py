@@ -264,6 +264,7 @@ def make_problem(
         known_noise=noise,
         find_noise="never" if fixed is not None else find_noise or how,
         fixed_link=fixed,
+        copies=data.copies,
         batch_size=batch,
         steps=steps,
         learning_rate=LEARNING_RATE if estimator.learning_rate == "auto" else float(estimator.learning_rate),

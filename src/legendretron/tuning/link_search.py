@@ -14,7 +14,7 @@ from legendretron.calibration.prediction_sets import some_rows
 from legendretron.links import Link, clean_link, with_noise
 from legendretron.links.noise_models import mix_with_uniform
 from legendretron.training import LinearModel, Sample, TrainingSettings, train
-from legendretron.tuning.problem import Candidate, LabeledRows, TuningProblem
+from legendretron.tuning.problem import Candidate, LabeledRows, TuningProblem, average_repeats
 from legendretron.tuning.rules import ENOUGH, steps_for
 from legendretron.tuning.scores import LEAST_GAIN, SURE_ERRORS, Difference
 from legendretron.tuning.wrong_labels import RateEstimate, check_estimate, estimate_rates, is_believable
@@ -97,10 +97,14 @@ def search_links(
 
 
 def predict_held_out(problem: TuningProblem, score: LinkScore) -> LabeledRows:
-    """Predictions of true classes for rows by models that have not seen them."""
-    held = [held for _, held in problem.folds[: len(score.models)]]
-    some = some_rows(sum(map(len, held)), problem.n_classes)
-    return _predict_all(problem, score.models, [part[some] for part in held])
+    """Predictions of true classes for rows by models that have not seen them, each row once."""
+    held = problem.held_out.first(len(score.models))
+    first = np.zeros(len(held.row), dtype=bool)
+    first[np.unique(held.row, return_index=True)[1]] = True
+    some = some_rows(int(first.sum()), problem.n_classes)
+    parts = [held.row[first & (held.fold == number)][some] for number in range(len(score.models))]
+    models = [model for model, part in zip(score.models, parts, strict=True) if len(part)]
+    return _predict_all(problem, models, [part for part in parts if len(part)])
 
 
 def _train(
@@ -137,24 +141,28 @@ def _train(
     train(model, sample, settings)
     new = _predict(problem, model, [held for _, held in problem.folds[which]] * len(candidates), clean=rate > 0.0)
     seen = _predict(problem, model, problem.seen_rows(which) * len(candidates), clean=True) if rate > 0.0 else new
-    trained = []
+    trained, numbers = [], np.concatenate([held for _, held in problem.folds[which]])
     for number, candidate in enumerate(candidates):
         runs = slice(number * len(parts), (number + 1) * len(parts))
-        losses, estimate = _score(problem, _join(new[runs]), _join(seen[runs]), doubt, noisy=rate > 0.0)
+        losses, estimate = _score(problem, _join(new[runs]), _join(seen[runs]), numbers, doubt, noisy=rate > 0.0)
         models = tuple(FittedLink(*model.take(run)) for run in range(len(starts))[runs])
         trained.append(LinkScore(candidate, steps, losses, models, estimate, rate))
     return trained
 
 
 def _score(
-    problem: TuningProblem, new: LabeledRows, seen: LabeledRows, doubt: float, *, noisy: bool
+    problem: TuningProblem, new: LabeledRows, seen: LabeledRows, numbers: np.ndarray, doubt: float, *, noisy: bool
 ) -> tuple[np.ndarray, RateEstimate | None]:
-    """Log-loss of each held-out row; if ``noisy``, with the rate of noise that fits these rows and those seen best."""
+    """Log-loss of each held-out row; if ``noisy``, with the rate of noise that fits these rows and those seen best.
+
+    ``numbers`` are those of the held-out rows.
+    """
     estimate = None
     if noisy:
         if not bool(torch.isfinite(new.log_p).all() & torch.isfinite(seen.log_p).all()):
             return np.full(len(new.labels), np.inf), RateEstimate(1.0, 0.0, 0.0, math.inf)
-        estimate, new = estimate_rates(new, seen, temperatures=(1.0,))
+        estimate, _ = estimate_rates(average_repeats(new, numbers), seen, temperatures=(1.0,))
+        new = estimate.observe(new)
     floored = mix_with_uniform(new.log_p, new.log_p.new_tensor(problem.doubt))  # as the chosen link will predict
     losses = new._replace(log_p=floored).losses(doubt).cpu().numpy()
     return np.where(np.isfinite(losses), losses, np.inf), estimate

@@ -21,7 +21,7 @@ from legendretron.diagnostics.softmax_test import LinkTest, score_test
 from legendretron.links import SymmetricNoise, TransitionNoise
 from legendretron.training.features import DenseFeatures, Features, SparseFeatures, variances
 from legendretron.training.logistic import Logistic, fit_logistic, logistic_log_proba
-from legendretron.tuning.problem import LabeledRows, TuningProblem
+from legendretron.tuning.problem import LabeledRows, TuningProblem, average_repeats
 from legendretron.tuning.scores import LEAST_GAIN, SURE_ERRORS, doubted_rows
 from legendretron.tuning.wrong_labels import HIGHEST, RateEstimate, check_estimate, estimate_rates, is_believable
 
@@ -193,7 +193,9 @@ class LogisticPath:
 
     def _estimate(self, alpha: float, fitted: Logistic, rate: float) -> PathPoint:
         """The point of a fit, with the noise that its predictions speak for."""
-        estimate, observed = estimate_rates(*self.predict(fitted))
+        held_out, seen = self._predict_folds(fitted)
+        estimate, _ = estimate_rates(average_repeats(held_out, self._noise_rows), seen)
+        observed = estimate.observe(held_out)
         return self._point(alpha, fitted.first(self.n_noise_folds), observed, rate=rate, estimate=estimate)
 
     def check_estimate(self, point: PathPoint) -> PathPoint:
@@ -206,8 +208,18 @@ class LogisticPath:
         """Mean log-loss on held-out rows."""
         return self.held_out.mean(point.losses).mean
 
+    @property
+    def _noise_rows(self) -> np.ndarray:
+        """Numbers of the held-out rows of folds with noise."""
+        return self.problem.held_out.first(self.n_noise_folds).row
+
     def predict(self, fitted: Logistic) -> tuple[LabeledRows, LabeledRows]:
-        """Predictions for the held-out rows of folds with noise, and for some of the rows they are trained on."""
+        """Predictions for the held-out rows of folds with noise, each once, and for some of the rows they are trained on."""
+        held_out, seen = self._predict_folds(fitted)
+        return average_repeats(held_out, self._noise_rows), seen
+
+    def _predict_folds(self, fitted: Logistic) -> tuple[LabeledRows, LabeledRows]:
+        """The same, with held-out rows one fold after the other."""
         held, parts = self.problem.held_out.first(self.n_noise_folds), self.problem.seen_rows(slice(self.n_noise_folds))
         runs = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
         return self._predict(fitted, held.row, held.fold), self._predict(fitted, np.concatenate(parts), runs)
@@ -220,11 +232,15 @@ class LogisticPath:
         return self._predict(fitted, held.row[first], held.fold[first])
 
     def test_links(self, base: PathPoint) -> LinkTest:
-        """Test softmax, with the noise of the point, against learned links on held-out rows."""
+        """Test softmax, with the noise of the point, against learned links on held-out rows, each of which counts once."""
         held = self.problem.held_out.first(self.n_noise_folds)
-        some = some_rows(len(held.row), self.problem.n_classes)
-        rows, runs = held.row[some], held.fold[some]
-        held_out = self._predict(base.fitted, rows, runs)
+        rows, repeats = np.unique(held.row, return_counts=True)
+        if repeats.max() == 1:
+            rows = held.row
+        rows = rows[some_rows(len(rows), self.problem.n_classes)]
+        tested = np.isin(held.row, rows)
+        held_out = self._predict(base.fitted, held.row[tested], held.fold[tested])
+        held_out = average_repeats(held_out, held.row[tested])
         if base.estimate is not None:
             held_out = base.estimate.observe(held_out)
         log_p, labels, weight = (part.cpu().numpy() for part in held_out)

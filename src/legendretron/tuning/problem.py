@@ -74,6 +74,21 @@ class LabeledRows(NamedTuple):
         return -((1.0 - doubt) * self.label_log_p + doubt * self.log_p.mean(-1))
 
 
+def average_repeats(rows: LabeledRows, numbers: np.ndarray) -> LabeledRows:
+    """Rows with these numbers, each once: those that were held out several times have the mean of their log-probabilities.
+
+    Several predictions for a row are not several rows: they would make any estimate look more certain than it is.
+    """
+    _, first, place = np.unique(numbers, return_index=True, return_inverse=True)
+    if len(first) == len(numbers):
+        return rows
+    where = torch.as_tensor(place, device=rows.labels.device)
+    total = rows.log_p.new_zeros(len(first), rows.log_p.shape[1]).index_add_(0, where, rows.log_p)
+    times = torch.bincount(where).unsqueeze(1)
+    once = rows.select(torch.as_tensor(first, device=rows.labels.device))
+    return once._replace(log_p=torch.log_softmax(total / times, -1))
+
+
 class Trees(NamedTuple):
     """Out-of-bag probabilities of randomized trees."""
 
@@ -108,11 +123,12 @@ class TuningProblem:
     find_noise: str = "never"
     #: canonical link that is not learned, in the place of softmax+; then only the strength on ``W`` is chosen, without noise
     fixed_link: Link | None = None
+    copies: np.ndarray | None = None  #: row that each is a copy of, where labels are soft
 
     @cached_property
     def held_out(self) -> HeldOut:
         """All held-out rows."""
-        return HeldOut.of(self.folds, self.weight, self.between_folds)
+        return HeldOut.of(self.folds, self.weight, self.between_folds, self.copies)
 
     @property
     def n_link_folds(self) -> int:

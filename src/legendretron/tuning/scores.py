@@ -44,21 +44,31 @@ class HeldOut:
 
     fold: np.ndarray  #: number of the fold, (n,)
     row: np.ndarray  #: number of the row, (n,)
+    source: np.ndarray  #: the same, but one number for all copies of a row, (n,)
     weight: np.ndarray  #: what each counts, (n,); sums to 1
     between_folds: bool  #: whether errors are at least those between folds, as rows of a group are not independent
 
     @classmethod
-    def of(cls, folds: list[tuple[np.ndarray, np.ndarray]], weight: np.ndarray, between_folds: bool) -> HeldOut:
-        """Put the held-out parts of folds together, with weights of shape (N,)."""
+    def of(
+        cls,
+        folds: list[tuple[np.ndarray, np.ndarray]],
+        weight: np.ndarray,
+        between_folds: bool,
+        copies: np.ndarray | None = None,
+    ) -> HeldOut:
+        """Put the held-out parts of folds together, with weights of shape (N,).
+
+        ``copies`` (N,) has the number of the row that each is a copy of, where labels are soft.
+        """
         row = np.concatenate([held for _, held in folds])
         fold = np.repeat(np.arange(len(folds)), [len(held) for _, held in folds])
-        share = weight[row]
-        return cls(fold, row, share / share.sum(), between_folds and len(folds) > 1)
+        share, source = weight[row], row if copies is None else copies[row]
+        return cls(fold, row, source, share / share.sum(), between_folds and len(folds) > 1)
 
     @property
     def n_rows(self) -> int:
-        """How many rows are held out at least once."""
-        return len(np.unique(self.row))
+        """How many rows are held out at least once; copies of a row are one."""
+        return len(np.unique(self.source))
 
     def first(self, n_folds: int) -> HeldOut:
         """The held-out rows of the first folds."""
@@ -66,8 +76,9 @@ class HeldOut:
 
     def first_rows(self, n: int) -> HeldOut:
         """The same, by how many they are."""
-        fold, row, share = self.fold[:n], self.row[:n], self.weight[:n]
-        return HeldOut(fold, row, share / share.sum(), self.between_folds and int(fold[-1]) > 0)
+        fold, share = self.fold[:n], self.weight[:n]
+        between_folds = self.between_folds and int(fold[-1]) > 0
+        return HeldOut(fold, self.row[:n], self.source[:n], share / share.sum(), between_folds)
 
     def mean(self, loss: np.ndarray) -> Difference:
         """Mean of losses of all folds or the first ones, and its standard error."""
@@ -82,18 +93,19 @@ class HeldOut:
         if not np.isfinite(away).all():
             return Difference(float("inf"), float("inf"))
         mean = float(self.weight @ away)
-        # a row that is held out several times is still one row
-        of_row = np.bincount(self.row, self.weight)
+        # a row that is held out several times is still one row, and so are copies of it
+        of_row = np.bincount(self.source, self.weight)
         seen = of_row > 0
-        deviation = np.bincount(self.row, self.weight * (away - mean))[seen] / of_row[seen]
+        deviation = np.bincount(self.source, self.weight * (away - mean))[seen] / of_row[seen]
         error = self._error(deviation, of_row[seen])
         if self.between_folds:
             share = np.bincount(self.fold, self.weight)
             of_fold = np.bincount(self.fold, self.weight * away) / share
-            error = max(error, self._error(of_fold - mean, share))
+            times = len(self.row) / len(np.unique(self.row))  # folds of another repeat hold the same rows
+            error = max(error, self._error(of_fold - mean, share, times))
         return Difference(mean, error)
 
     @staticmethod
-    def _error(deviation: np.ndarray, weight: np.ndarray) -> float:
-        count = 1.0 / float(weight @ weight)  # of equal weights, their number
+    def _error(deviation: np.ndarray, weight: np.ndarray, times: float = 1.0) -> float:
+        count = 1.0 / (times * float(weight @ weight))  # of equal weights, their number
         return float(np.sqrt(weight @ deviation**2 / max(count - 1.0, 1.0)))
