@@ -11,9 +11,11 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from legendretron import LegendreNetClassifier, TableClassifier, load
 from legendretron.calibration.link import CalibratedLink
+from legendretron.estimators import network_fit
 from legendretron.estimators.network_fit import _gain_of_mean
 from legendretron.links import SoftmaxLink
 from legendretron.losses import CompositeLoss
+from legendretron.networks.folds import held_out_logits, train_folds
 from tests.data_forms import skip_repeated_forms
 from tests.saved_files import forge
 
@@ -117,6 +119,44 @@ def test_groups_are_held_out_together():
     assert together.oof_score_ < 0.7
     with pytest.raises(ValueError, match="one entry per row"):
         LegendreNetClassifier(**QUICK).fit(X, y, groups=groups[:-1])
+
+
+def test_the_largest_seed_can_be_used():
+    X, y, _ = rings(60)
+    settings = {"hidden_layers": (8,), "max_steps": 20, "label_noise": None}
+    folds = []
+    for seed in (2**32 - 2, 2**32 - 1):
+        model = LegendreNetClassifier(**settings, random_state=seed).fit(X, y)
+        folds.append(model.history_["validation_loss"])
+    assert not np.isclose(*folds).any()
+
+
+def test_networks_are_compared_also_if_a_class_is_held_out_in_one_repeat_only():
+    """Classes that have a share of two rows only are unknown where these are held out together."""
+    for seed in range(3):
+        X, y, _ = rings(240, seed)
+        shares = np.eye(9)[y]
+        for rare in range(6):
+            shares[[2 * rare, 2 * rare + 1]] *= 0.6
+            shares[[2 * rare, 2 * rare + 1], 3 + rare] = 0.4
+        model = LegendreNetClassifier(**QUICK | {"random_state": seed}, label_noise=None).fit(X, shares)
+        assert not model.is_linear_
+        assert model.network_log_loss_ < 0.6 < model.linear_log_loss_
+
+
+def test_a_network_that_diverges_does_not_count(monkeypatch):
+    def train_and_lose(table, repeats, *how):
+        found = train_folds(table, repeats, *how)
+        found.model.flat[1] = np.nan
+        return found._replace(each=held_out_logits(found.model, found.result, table, repeats))
+
+    monkeypatch.setattr(network_fit, "train_folds", train_and_lose)
+    X, y, _ = rings(1000)
+    model = LegendreNetClassifier(**QUICK, label_noise=None).fit(X, y)
+    assert not model.is_linear_
+    assert model.score(X, y) > 0.9
+    assert np.isnan(model.oof_proba_).all(1).sum() == 200
+    assert len(model._logits.weight_0) == 4
 
 
 def test_a_fit_that_fails_changes_nothing(fitted):

@@ -6,9 +6,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from sklearn.exceptions import ConvergenceWarning
 
 from legendretron.links import SymmetricNoise, TransitionNoise
-from legendretron.networks.folds import LabeledTable, held_out_logits, logits_of, train_folds
+from legendretron.networks.folds import LabeledTable, held_out_logits, leave_out_diverged, logits_of, train_folds
 from legendretron.networks.inputs import NetworkInputs
 from legendretron.networks.model import FoldSettings, NetworkModel
 from legendretron.networks.predictor import NetworkScores
@@ -141,11 +142,69 @@ def test_held_out_rows_are_predicted_at_the_best_step_of_other_folds():
     np.testing.assert_allclose(honest[0, held], model.trail[best][1, : len(held)].numpy())
     curves = np.ones_like(curves)
     curves[0, 1], curves[1, [0, 2]] = -9.0, 0.5  # the fold's own best step, by far, and that of the others
-    given = SimpleNamespace(history={"validation_loss": curves.ravel()})
+    given = SimpleNamespace(history={"validation_loss": curves.ravel()}, n_iter=torch.full((3,), len(curves)))
     found = held_out_logits(model, given, table, [folds])[0]
     np.testing.assert_allclose(found[held], model.trail[1][1, : len(held)].numpy())
     model.trail = None  # as with very many rows
     np.testing.assert_array_equal(held_out_logits(model, result, table, [folds])[0], own)
+
+
+def test_a_network_that_has_stopped_predicts_by_the_weights_that_it_keeps():
+    _, table, folds = table_of(60)
+    model, result, each = train_folds(table, [folds], SETTINGS._replace(hidden=(16,), n_steps=500, seed=1))
+    own = logits_of(model, table, [held for _, held in folds])
+    curves = result.history["validation_loss"].reshape(-1, 3)
+    stopped = 0
+    for run, (_, held) in enumerate(folds):
+        best = np.delete(curves, run, 1).mean(1).argmin()
+        if best >= result.n_iter[run]:
+            stopped += 1
+            np.testing.assert_allclose(each[0, held], own[held], atol=1e-6)
+        else:
+            np.testing.assert_allclose(each[0, held], model.trail[best][run, : len(held)].numpy())
+    assert stopped
+
+
+@pytest.mark.parametrize("rate", [1e20, 1e155], ids=["after a while", "at once"])
+def test_a_network_that_diverges_is_left_out(rate):
+    X, table, folds = table_of()
+    sample, held_out = (table.sample([fold[part] for fold in folds]) for part in (0, 1))
+    found = []
+    for rates in ([0.04, 0.04, 0.04], [0.04, rate, 0.04]):
+        generators = [torch.Generator().manual_seed(run) for run in range(3)]
+        model = NetworkModel(3, SETTINGS._replace(hidden=(8,), n_steps=60), table.inputs.units(3), generators)
+        model.trail = []
+        rates = torch.tensor(rates, dtype=torch.float64)
+        how = TrainingSettings(
+            0 * rates, 0 * rates, rates, generators, schedule="waves", max_steps=60, n_iter_no_change=20,
+            betas=(0.9, 0.95), tol=0.0, may_diverge=True,
+        )  # fmt: skip
+        result = train(model, sample, how, held_out)
+        if len(found):
+            with pytest.warns(ConvergenceWarning, match="1 of 3 networks have diverged.*lower learning_rate"):
+                leave_out_diverged(model, result)
+        parts = [held for _, held in folds]
+        logits = logits_of(model, table, parts), held_out_logits(model, result, table, [folds])[0]
+        found.append((logits, NetworkScores.from_model(model, table.inputs)(torch.as_tensor(X)), model))
+    (plain, _, model), (left, mean, _) = found
+    assert np.isnan(left).all((0, 2)).sum() == len(folds[1][1])
+    for row in (0, 2):
+        np.testing.assert_allclose(left[0][folds[row][1]], plain[0][folds[row][1]], atol=1e-9)
+        assert np.isfinite(left[1][folds[row][1]]).all()
+    each = model.logits(table.features, torch.arange(len(X)).expand(3, -1))
+    torch.testing.assert_close(mean, each[[0, 2]].mean(0), atol=1e-9, rtol=1e-7)
+    with pytest.raises(ValueError, match="the losses of all networks are infinite; lower learning_rate, got 1e\\+100"):
+        train_folds(table, [folds], SETTINGS._replace(learning_rate=1e100, hidden=(8,)))
+
+
+def test_seeds_that_follow_each_other_share_no_network():
+    _, table, folds = table_of(60)
+    starts = [
+        train_folds(table, [folds, folds], SETTINGS._replace(hidden=(4,), n_steps=1, seed=seed)).model.flat
+        for seed in (0, 1, 2**32 - 1)
+    ]
+    first = [tuple(run[:5].tolist()) for start in starts for run in start]
+    assert len(set(first)) == len(first)
 
 
 def test_folded_scores_are_the_mean_of_the_networks():

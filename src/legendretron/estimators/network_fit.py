@@ -16,7 +16,7 @@ from legendretron.estimators.label_noise import FittedNoise, is_learned, read_la
 from legendretron.estimators.multinomial import MultinomialLogisticClassifier
 from legendretron.estimators.standardization import Standardizer
 from legendretron.links import LabelNoise, SoftmaxLink, SymmetricNoise
-from legendretron.networks.folds import FoldNetworks, LabeledTable, logits_of, train_folds
+from legendretron.networks.folds import FoldNetworks, LabeledTable, logits_of, mean_where_known, train_folds
 from legendretron.networks.held_out import LabeledPair, find_noise, learn_map
 from legendretron.networks.inputs import NetworkInputs
 from legendretron.networks.model import FoldSettings
@@ -26,7 +26,7 @@ from legendretron.tuning.folds import Fold, make_folds
 from legendretron.tuning.logistic_path import LogisticPath, PathPoint
 from legendretron.tuning.problem import LabeledRows, TuningProblem
 from legendretron.tuning.rules import link_folds_for
-from legendretron.tuning.scores import SURE_ERRORS
+from legendretron.tuning.scores import SURE_ERRORS, Difference
 from legendretron.tuning.tune import FALLBACK_ALPHA
 
 #: Powers of ten at which strengths of logistic regression are tried at most, and the rise of the loss that ends the search.
@@ -42,8 +42,8 @@ def fit_folds(estimator: Any, data: FitData, seed: int, how: str) -> None:
     device, known = check_device(estimator.device), read_label_noise(estimator.label_noise, data.n_classes)
     settings = _make_settings(estimator, len(data.rows), seed)
     repeats = [
-        make_folds(int(estimator.n_folds), data.X, data.y, data.rows, data.groups, seed + number, data.copies)
-        for number in range(settings.n_repeats)
+        make_folds(int(estimator.n_folds), data.X, data.y, data.rows, data.groups, int(one), data.copies)
+        for one in np.random.SeedSequence(seed).generate_state(settings.n_repeats)
     ]
     for name in ("oof_proba_", "_oof_of", "_noise", "_sets", "history_"):
         estimator.__dict__.pop(name, None)  # of an earlier fit
@@ -64,7 +64,7 @@ def fit_folds(estimator: Any, data: FitData, seed: int, how: str) -> None:
         data.n_classes,
     )
     networks = train_folds(table, repeats, settings, known)
-    if not np.isfinite(networks.logits).all(1).any():  # of a handful of rows, none was held out in all repeats
+    if not np.isfinite(networks.logits).all(1).any():  # networks that were trained hold out no row
         _fit_without_folds(estimator, data, known)
         return
     noise, found = known, None
@@ -167,8 +167,9 @@ def _choose(
     fold = None
     if folds is not None and len(folds) > 1:
         fold = np.full(len(data.y), -1)
-        for number, (_, held) in enumerate(folds):
-            fold[held] = number
+        for number, (train, _) in enumerate(folds):
+            # also of rows that are not held out, as the others have none of their class
+            fold[np.setdiff1d(data.rows, train)] = number
         fold = np.unique(fold[rows], return_inverse=True)[1]
     learned = learn_map(*of_rows, noise, fold, networks.model.flat.device)
     log_p, of_each = (
@@ -183,10 +184,14 @@ def _choose(
     losses = np.full(len(data.y), np.nan)
     losses[rows] = losses_of(log_p)
     expected = losses.copy()
-    expected[rows] -= _gain_of_mean(len(of_each), networks.model.n_runs) * (losses_of(of_each).mean(0) - losses[rows])
+    gain = _gain_of_mean(len(of_each), len(networks.model.usable_runs()))
+    expected[rows] -= gain * (mean_where_known(losses_of(of_each)) - losses[rows])
     share = data.weight[rows] / data.weight[rows].sum()
     both = path.held_out.first(len(linear.fitted.weight))
-    away = both.difference(expected[both.row], linear.log_losses)
+    known = np.isfinite(expected[both.row])  # not if the network of a fold has diverged
+    away = Difference(0.0, 0.0)
+    if known.any():
+        away = both.select(known).difference(expected[both.row[known]], linear.log_losses[known])
     estimator.network_log_loss_ = float(share @ losses[rows])
     estimator.linear_log_loss_ = both.mean(linear.log_losses).mean
     estimator.history_ = networks.result.history

@@ -159,6 +159,10 @@ class NetworkModel(Model):
         """Steps that were taken."""
         return int(self._count)
 
+    def usable_runs(self) -> np.ndarray:
+        """Numbers of the networks whose weights are finite: those that have not diverged."""
+        return np.flatnonzero(self.flat.isfinite().all(1).cpu().numpy())
+
     def _now(self, of_steps: Tensor) -> Tensor:
         """The number of the next step, of shape (1,)."""
         return of_steps.index_select(0, self._count.clamp(max=self.settings.n_steps))
@@ -179,13 +183,14 @@ class NetworkModel(Model):
         return (1.0 + _MIX * self.mixes[number]).unsqueeze(1)
 
     def folded(self) -> dict[str, Tensor]:
-        """Weights, biases and shares by the number of the layer, with all factors multiplied out."""
+        """Weights, biases and shares by the number of the layer, with all factors multiplied out, of usable networks."""
         tensors: dict[str, Tensor] = {}
         for k, (inputs, _) in enumerate(self.layers):
             tensors[f"weight_{k}"] = self._first_weight() if k == 0 else self.weights[k] / math.sqrt(inputs)
             tensors[f"bias_{k}"] = _BIAS * self.biases[k].unsqueeze(1)
         shares = {f"share_{k}": self._share(k) for k in range(len(self.mixes))}
-        return {name: tensor.contiguous() for name, tensor in {**tensors, **shares}.items()}
+        usable = torch.as_tensor(self.usable_runs(), device=self.flat.device)
+        return {name: tensor[usable].contiguous() for name, tensor in {**tensors, **shares}.items()}
 
     @torch.no_grad()
     def logits(self, features: Features, rows: Tensor) -> Tensor:

@@ -173,11 +173,13 @@ class TrainingState:
         return float(train_loss.mean()), None if held_out is None else float(validation_loss.mean())
 
     def finish(self) -> TrainingResult:
-        """Put the best weights into the model if there is a validation sample, and NaN where a run has diverged."""
-        flat = self.model.flat
+        """Put the best weights into the model if there is a validation sample, and NaN where a run has only diverged."""
+        flat, useless = self.model.flat, self.diverged
         if self.validation is not None:
-            flat.copy_(torch.where(_mask(self.stopping.best_loss < np.inf, flat), self.best, flat))
-        flat[self.diverged] = torch.nan
+            has_best = _mask(self.stopping.best_loss < np.inf, flat)
+            flat.copy_(torch.where(has_best, self.best, flat))
+            useless = useless & ~has_best.squeeze(1)
+        flat[useless] = torch.nan
         if self.store is not None:
             self.store.end()
         return TrainingResult(

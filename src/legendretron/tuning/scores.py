@@ -76,9 +76,13 @@ class HeldOut:
 
     def first_rows(self, n: int) -> HeldOut:
         """The same, by how many they are."""
-        fold, share = self.fold[:n], self.weight[:n]
-        between_folds = self.between_folds and int(fold[-1]) > 0
-        return HeldOut(fold, self.row[:n], self.source[:n], share / share.sum(), between_folds)
+        return self.select(slice(n))
+
+    def select(self, rows: slice | np.ndarray) -> HeldOut:
+        """Some of the held-out rows."""
+        fold, share = self.fold[rows], self.weight[rows]
+        between_folds = self.between_folds and len(np.unique(fold)) > 1
+        return HeldOut(fold, self.row[rows], self.source[rows], share / share.sum(), between_folds)
 
     def mean(self, loss: np.ndarray) -> Difference:
         """Mean of losses of all folds or the first ones, and its standard error."""
@@ -107,5 +111,7 @@ class HeldOut:
 
     @staticmethod
     def _error(deviation: np.ndarray, weight: np.ndarray, times: float = 1.0) -> float:
+        if len(weight) < 2:
+            return float("inf")  # a single one tells nothing about others
         count = 1.0 / (times * float(weight @ weight))  # of equal weights, their number
         return float(np.sqrt(weight @ deviation**2 / max(count - 1.0, 1.0)))
