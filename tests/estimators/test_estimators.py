@@ -19,6 +19,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from legendretron import CanonicalLink, CanonicalLoss, LegendreTronClassifier, MultinomialLogisticClassifier
+from legendretron.estimators.fit_data import validation_split
 from legendretron.losses import CompositeLoss
 from tests.estimators.cases import FAST, X2, X, every, of_both_classes, y, y2
 
@@ -161,6 +162,50 @@ def test_early_stopping_looks_at_rows_it_does_not_train_on():
     assert clf.n_iter_ < 200
     assert clf.history_["train_loss"][-1] < 0.3
     assert clf.history_["validation_loss"][-1] > 0.7
+
+
+@pytest.mark.parametrize("kind", ["rows", "groups", "copies"])
+def test_penalties_and_units_do_not_know_the_rows_of_early_stopping(kind):
+    """So it makes no difference to them what these rows are."""
+    groups = np.arange(len(y)) // 3 if kind == "groups" else None
+    shares, copies, rows, labels = y, None, np.arange(len(y)), y
+    if kind == "copies":
+        shares = np.eye(3)[y] * 0.8 + 0.2 * np.eye(3)[(y + 1) % 3]
+        copies, rows, labels = np.repeat(np.arange(len(y)), 2), np.arange(2 * len(y)), np.repeat(y, 2)
+    _, held_out = validation_split(rows, labels, 0.2, 0, copies, groups)
+    held_out = held_out if copies is None else np.unique(copies[held_out])
+    assert len(held_out) == 0.2 * len(y)
+    others = X.copy()
+    others[held_out] = 1.0 + X[held_out][::-1]
+    found = []
+    for features in (X, others):
+        clf = LegendreTronClassifier(
+            alpha=0.1, cv=2, max_epochs=2, link_params={"hidden": 2, "depth": 2}, early_stopping=0.2, random_state=0
+        )
+        found.append(clf.fit(features, shares, groups=groups))
+    columns = ["model", "log_loss", "standard_error", "held_out_rows"]
+    assert found[0].tuning_[columns].equals(found[1].tuning_[columns])
+    assert np.array_equal(found[0]._standardized.mean, found[1]._standardized.mean)
+    losses = [clf.history_["validation_loss"][0] for clf in found]
+    assert losses[0] != pytest.approx(losses[1], rel=1e-3)
+
+
+def test_groups_are_held_out_together_for_early_stopping():
+    groups = np.random.default_rng(0).integers(0, 40, len(y))
+    for share in (0.1, 0.3, 0.7):
+        kept, held_out = validation_split(np.arange(len(y)), y, share, 0, groups=groups)
+        assert not np.intersect1d(groups[kept], groups[held_out]).size
+        assert len(held_out) == pytest.approx(share * len(y), abs=0.1 * len(y))
+        assert len(np.union1d(kept, held_out)) == len(y)
+        shares = np.bincount(y[held_out], minlength=3) / np.bincount(y)
+        assert np.ptp(shares) < 0.25
+    settings = {"alpha": 0.1, "link_alpha": 0.1, "max_epochs": 1, "early_stopping": 0.3}
+    with pytest.raises(
+        ValueError, match=r"early_stopping cannot hold out a share of 0\.3 of 3 groups and leave rows of e"
+    ):
+        LegendreTronClassifier(**settings).fit(X, y, groups=y)
+    with pytest.raises(ValueError, match=r"groups must have one entry per row, 150, got shape \(149,\)"):
+        LegendreTronClassifier(**settings).fit(X, y, groups=y[:-1])
 
 
 def test_penalties_differ_for_three_classes_and_not_for_two():

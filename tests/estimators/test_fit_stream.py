@@ -239,6 +239,19 @@ def test_rows_held_out_do_not_depend_on_batches(table):
         np.testing.assert_allclose(other, losses[0], rtol=1e-9)
 
 
+def test_the_sample_has_none_of_the_rows_held_out(monkeypatch):
+    rng, found = np.random.default_rng(0), []
+    X = np.column_stack([np.arange(4000.0), rng.normal(size=4000)])
+    gather = stream_fit.Shard.gather
+    monkeypatch.setattr(stream_fit.Shard, "gather", lambda *args: found.append(gather(*args)) or found[-1])
+    settings = {"solver": "adam", "early_stopping": 0.2, "max_epochs": 1, "random_state": 0}
+    MultinomialLogisticClassifier(**settings).fit_stream((X, rng.integers(2, size=4000)), sample_rows=2000)
+    ((sampled, held),) = found
+    assert len(held.labels) == pytest.approx(800, abs=100)
+    assert len(sampled.labels) == pytest.approx(1600, abs=150)
+    assert not np.intersect1d(sampled.x[:, 0], held.x[:, 0]).size
+
+
 # --- checkpoints ---
 
 

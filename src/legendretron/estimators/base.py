@@ -118,7 +118,8 @@ class LinearLinkClassifier(LinearPredictor):
             Non-negative weights, not all zero. A weight of 2 is equivalent to repeating the row: exactly if all rows are
             in one batch, as with ``solver="lbfgs"``, and in expectation with minibatches.
         groups : array of shape (n_samples,), optional
-            Group of each row, such as a patient. Rows of a group are held out together when penalties are chosen.
+            Group of each row, such as a patient. Rows of a group are held out together, when penalties are chosen and for
+            early stopping.
 
         Returns
         -------

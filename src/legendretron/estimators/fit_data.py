@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from sklearn.model_selection import train_test_split
+from sklearn.model_selection import GroupShuffleSplit, train_test_split
 from sklearn.utils import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
 from torch import Tensor
@@ -23,7 +23,10 @@ from torch import Tensor
 from legendretron._internal.labels import check_labels, holds_dates
 from legendretron._internal.parameters import ParameterError
 from legendretron._internal.sklearn_compat import check_features, check_sample_weight
+from legendretron.tuning.folds import check_groups
 
+#: Draws of the groups that are held out for early stopping.
+_GROUP_DRAWS = 20
 #: How far the sum of the shares of a row may be from one: shares that were written down are rounded, as three of 0.33.
 ROUNDING = 0.02
 
@@ -76,7 +79,7 @@ class FitData(NamedTuple):
     y: np.ndarray  #: labels, of ``classes``
     weight: np.ndarray  #: times that of the class; rows of weight zero are left out
     classes: np.ndarray  #: sorted labels
-    groups: Any = None  #: of rows that are held out together
+    groups: np.ndarray | None = None  #: of rows that are held out together; of those without copies
     copies: np.ndarray | None = None  #: row that each is a copy of, where labels are soft
 
     @property
@@ -101,6 +104,12 @@ class FitData(NamedTuple):
         """Numbers of the rows that count."""
         return np.flatnonzero(self.weight > 0)
 
+    def without(self, rows: np.ndarray) -> Self:
+        """The same, but some rows do not count."""
+        weight = self.weight.copy()
+        weight[rows] = 0.0
+        return self._replace(weight=weight)
+
     def normalize(self) -> Self:
         """The same with weights up to 1: only ratios matter, and sums must not overflow."""
         return self._replace(weight=self.weight / self.weight.max())
@@ -115,13 +124,16 @@ def check_rows(
     copies = None
     if soft is not None:
         X = check_features(estimator, X, **options)
+        n_rows = X.shape[0]
         X, y, weight = soft.apply(X, check_sample_weight(sample_weight, X), estimator.class_weight)
         copies = soft.row if soft.has_copies else None
     else:
         check_labels(y)
         X, y = check_features(estimator, X, y, **options)
         check_classification_targets(y)
+        n_rows = X.shape[0]
         weight = apply_class_weight(estimator.class_weight, y, check_sample_weight(sample_weight, X))
+    groups = None if groups is None else check_groups(groups, n_rows)
     classes = np.unique(y)
     if len(classes) < 2 and not partial:
         raise ValueError(
@@ -131,17 +143,24 @@ def check_rows(
 
 
 def validation_split(
-    rows: np.ndarray, labels: np.ndarray, fraction: float, seed: int, copies: np.ndarray | None = None
+    rows: np.ndarray,
+    labels: np.ndarray,
+    fraction: float,
+    seed: int,
+    copies: np.ndarray | None = None,
+    groups: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Split rows into a training and a validation set, stratified by class.
 
-    ``copies[i]`` is the row that row ``i`` of the table is a copy of; copies stay together.
+    ``copies[i]`` is the row that row ``i`` of the table is a copy of; copies stay together, and so do rows of a group.
+    ``groups`` are those of the rows without copies.
     """
     if copies is not None:
         originals, first = np.unique(copies[rows], return_index=True)
-        train, held_out = validation_split(originals, labels[first], fraction, seed)
+        train, held_out = validation_split(originals, labels[first], fraction, seed, groups=groups)
         return rows[np.isin(copies[rows], train)], rows[np.isin(copies[rows], held_out)]
-
+    if groups is not None:
+        return _hold_out_groups(rows, labels, fraction, seed, groups[rows])
     try:
         train, held_out = train_test_split(rows, test_size=fraction, stratify=labels, random_state=seed)
     except ValueError as error:
@@ -158,6 +177,28 @@ def validation_split(
             "early_stopping", f"cannot hold out a share of {fraction:g} of {len(rows)} rows: {why}"
         ) from error
     return train, held_out
+
+
+def _hold_out_groups(
+    rows: np.ndarray, labels: np.ndarray, fraction: float, seed: int, groups: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The same for groups: of some draws, the one that holds out a share of every class that is nearest to the fraction."""
+    classes, place, counts = np.unique(labels, return_inverse=True, return_counts=True)
+    n_groups, splits = len(np.unique(groups)), []
+    if 0 < math.ceil(fraction * n_groups) < n_groups:
+        splitter = GroupShuffleSplit(_GROUP_DRAWS, test_size=fraction, random_state=seed)
+        for train, held_out in splitter.split(rows, groups=groups):
+            held = np.bincount(place[held_out], minlength=len(classes))
+            if (held < counts).all():
+                splits.append((float(np.abs(held - fraction * counts).sum()), train, held_out))
+    if not splits:
+        raise ParameterError(
+            "early_stopping",
+            f"cannot hold out a share of {fraction:g} of {n_groups} groups and leave rows of every class to fit; give "
+            "another share, or hold out none.",
+        )
+    _, train, held_out = min(splits, key=lambda split: split[0])
+    return rows[train], rows[held_out]
 
 
 # --- soft labels ---

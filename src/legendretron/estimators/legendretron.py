@@ -68,8 +68,9 @@ class LegendreTronClassifier(LinearLinkClassifier):
     batch_size : int or "auto", default="auto"
         Rows per step; ``"auto"`` is 64, all rows if there are fewer, and up to 256 for large data.
     early_stopping : bool or float, default=False
-        Fraction of the rows to hold out, 0.1 if True. Training stops when the log-loss on these rows has not improved by
-        ``tol`` for 10 epochs, and the best weights are kept.
+        Fraction of the rows to hold out, 0.1 if True; of the groups, if ``fit`` has ``groups``. Training stops when the
+        log-loss on these rows has not improved by ``tol`` for 10 epochs, and the best weights are kept. Penalties are chosen
+        on the other rows.
     tol : float, default=1e-6
         Smallest improvement that early stopping counts; for L-BFGS, the tolerance on the largest entry of the gradient.
     class_weight : dict or "balanced", default=None

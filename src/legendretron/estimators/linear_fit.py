@@ -98,12 +98,17 @@ def fit_rows(
     device = check_device(estimator.device)
     path = None if online else checkpoint_path(estimator)  # checked before strengths are chosen, which takes long
     data = data if online else data.normalize()
-    labels, rows, n_classes = data.labels, data.rows, data.n_classes
+    labels, rows, n_classes, weight = data.labels, data.rows, data.n_classes, data.weight
     dtype = torch.float32 if data.X.dtype == np.float32 else torch.float64
     fixed = None
     if estimator._has_fixed_link:
         check_fixed_fit(estimator, online)
         fixed = fixed_link(estimator.link, n_classes, dtype, device)
+    held_out = None
+    if estimator.early_stopping and not online:  # first: units, penalties and starts must not know these rows
+        share = held_out_share(estimator.early_stopping)
+        rows, held_out = validation_split(rows, labels[rows], share, seed, data.copies, data.groups)
+        data = data.without(held_out)
 
     # start
     generator = torch.Generator().manual_seed(seed)
@@ -162,10 +167,8 @@ def fit_rows(
         [plan.link.to(plan.precision)],
     )
     validation = None
-    if estimator.early_stopping and not online:
-        share = held_out_share(estimator.early_stopping)
-        rows, held_out = validation_split(rows, labels[rows], share, seed, data.copies)
-        validation = make_sample(features, held_out, labels, data.weight, plan.precision, device)
+    if held_out is not None:
+        validation = make_sample(features, held_out, labels, weight, plan.precision, device)
     sample = make_sample(features, rows, labels, data.weight, plan.precision, device, normalize=not online)
     identity = (data.X, data.y, data.weight, model.flat, [seed, *plan.strengths])
     settings = training_settings(estimator, identity, generator, len(rows), n_classes, plan.strengths, online=online)

@@ -117,7 +117,7 @@ class Shard:
         return row_share(numbers, self.seed, HELD_OUT) < self.held_out
 
     def gather(self, sample_share: float) -> tuple[Rows, Rows]:
-        """Read about this share of the rows into memory, and those that are held out.
+        """Read about this share of the rows into memory, and those that are held out, which are not among them.
 
         Classes with few rows have more of them in the sample, with less weight.
         """
@@ -125,10 +125,11 @@ class Shard:
         sampled, held = [], []
         for numbers, rows in read_ahead(self._read(None)):
             rates = class_rates[rows.labels]
-            chosen = row_share(numbers, self.seed, SAMPLE) < rates
+            held_out = self._is_held_out(numbers)
+            chosen = (row_share(numbers, self.seed, SAMPLE) < rates) & ~held_out
             some = rows.select(chosen)
             sampled.append(some._replace(weights=some.weights * sample_share / rates[chosen]))
-            held.append(rows.select(self._is_held_out(numbers)))
+            held.append(rows.select(held_out))
         return join_rows(sampled), join_rows(held)
 
     def read_passes(self, units: Standardizer, precision: Any, shuffle: bool) -> Callable[[int], Generator[Rows]]:

@@ -67,6 +67,14 @@ def given_splits(cv: Any, X: Any, y: np.ndarray, groups: Any = None) -> list[Fol
     return splits
 
 
+def check_groups(groups: Any, n_rows: int) -> np.ndarray:
+    """Return groups as an array, or raise a ``ValueError`` if there is not one for each row."""
+    groups = np.asarray(groups)
+    if groups.shape != (n_rows,):
+        raise ValueError(f"groups must have one entry per row, {n_rows}, got shape {groups.shape}.")
+    return groups
+
+
 def _numbers(part: np.ndarray) -> np.ndarray:
     return np.flatnonzero(part) if part.dtype == bool else part.astype(np.int64)
 
@@ -95,9 +103,7 @@ def _split(cv: Any, X: Any, y: np.ndarray, rows: np.ndarray, groups: Any, seed: 
     labels = y[rows]
     counts = np.unique(labels, return_counts=True)[1]
     if groups is not None:
-        groups = np.asarray(groups)
-        if groups.shape != (len(y),):
-            raise ValueError(f"groups must have one entry per row, {len(y)}, got shape {groups.shape}.")
+        groups = check_groups(groups, len(y))
     if not (cv is None or isinstance(cv, int | np.integer)):
         given = given_splits(cv, X, y, groups)
         return [(train[np.isin(train, rows)], held[np.isin(held, rows)]) for train, held in given]
