@@ -241,14 +241,45 @@ def test_quality_of_labels(form, cv):
     np.testing.assert_allclose(posterior[np.arange(300), (np.asarray(y) == "bee").astype(int)], quality)
 
 
-def test_rows_are_judged_by_models_that_have_not_seen_them():
-    clf = MultinomialLogisticClassifier(alpha=1e-2, label_noise=0.2).fit(X_NOISY, Y_NOISY)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_rows_are_judged_by_models_that_have_not_seen_them(weighted):
+    weight = np.random.default_rng(0).choice([0.0, 1.0, 9.0], 300) if weighted else None
+    clf = MultinomialLogisticClassifier(alpha=1e-2, label_noise=0.2).fit(X_NOISY, Y_NOISY, weight)
     folds = [(np.arange(0, 300, 2), np.arange(1, 300, 2)), (np.arange(1, 300, 2), np.arange(0, 300, 2))]
     log_p = np.empty((300, 2))
     for train, test in folds:
-        log_p[test] = clone(clf).fit(X_NOISY[train], Y_NOISY[train]).predict_log_proba(X_NOISY[test])
+        own = None if weight is None else weight[train]
+        log_p[test] = clone(clf).fit(X_NOISY[train], Y_NOISY[train], own).predict_log_proba(X_NOISY[test])
     expected = label_posterior(log_p, Y_NOISY, clf.noise_matrix_)
-    np.testing.assert_allclose(clf.label_posterior(X_NOISY, Y_NOISY, cv=folds), expected, atol=1e-6)
+    given = {"cv": folds, "sample_weight": weight}
+    np.testing.assert_allclose(clf.label_posterior(X_NOISY, Y_NOISY, **given), expected, atol=1e-6)
+    quality = expected[np.arange(300), Y_NOISY]
+    np.testing.assert_allclose(clf.label_quality(X_NOISY, Y_NOISY, **given), quality, atol=1e-6)
+    assert len(clf.find_label_issues(X_NOISY, Y_NOISY, **given)) == (quality < 0.5).sum()
+    calibration = clf.calibrate_sets(X_NOISY, Y_NOISY, weight, cv=folds).set_calibration_
+    seen = slice(None) if weight is None else weight > 0
+    np.testing.assert_allclose(calibration.proba, np.exp(log_p[seen]), atol=1e-6)
+
+
+def test_rows_of_a_group_are_judged_by_models_of_other_groups():
+    """There is nothing to learn, but by recognizing a group."""
+    random = np.random.default_rng(0)
+    groups = np.tile(np.arange(40), 5)
+    X = random.normal(size=(40, 60))[groups] + 0.01 * random.normal(size=(200, 60))
+    y = random.integers(2, size=40)[groups]
+    clf = MultinomialLogisticClassifier(alpha=1e-3).fit(X, y)
+    log_p = {
+        name: clf._out_of_fold(X, y, np.ones(200), 5, own) for name, own in (("apart", None), ("together", groups))
+    }
+    right = {name: (own.argmax(1) == y).mean() for name, own in log_p.items()}
+    assert right["apart"] > 0.95
+    assert right["together"] < 0.7
+    assert clf.label_quality(X, y, groups=groups).mean() != pytest.approx(clf.label_quality(X, y).mean(), abs=1e-3)
+    few = groups % 3
+    assert np.isfinite(clf.calibrate_sets(X, y, cv=5, groups=few).set_calibration_.proba).all()
+    for wrong, message in ((few[:-1], r"one entry per row, 200, got shape \(199,\)"), (0 * few, "needs at least 2")):
+        with pytest.raises(ValueError, match=f"groups .*{message}"):
+            clf.find_label_issues(X, y, groups=wrong)
 
 
 @pytest.mark.parametrize("method", ["label_quality", "label_posterior", "find_label_issues"])

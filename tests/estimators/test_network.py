@@ -220,8 +220,30 @@ def test_quality_of_the_rows_of_the_fit_needs_no_other_fit(noisy, monkeypatch):
     monkeypatch.setattr(LegendreNetClassifier, "_refit", lambda *_: pytest.fail("fitted again"))
     quality = model.label_quality(X, y)
     assert quality.shape == (1500,)
-    with pytest.raises(pytest.fail.Exception):
-        model.label_quality(X[:900], y[:900])
+    assert np.array_equal(quality, model.label_quality(X, y, sample_weight=np.full(1500, 3.0)))
+    other = {
+        "rows": (X[:900], y[:900]),
+        "weights": (X, y, 5, None, np.arange(1500.0)),
+        "groups": (X, y, 5, np.arange(1500)),
+    }
+    for arguments in other.values():
+        with pytest.raises(pytest.fail.Exception):
+            model.label_quality(*arguments)
+
+
+def test_models_that_judge_labels_know_weights_and_groups(monkeypatch):
+    X, y, _ = rings(60)
+    model = LegendreNetClassifier((4,), max_steps=5, label_noise=None, random_state=0)
+    model.fit(X, y)
+    fit, given = LegendreNetClassifier.fit, []
+    monkeypatch.setattr(LegendreNetClassifier, "fit", lambda *a, **k: given.append(k) or fit(*a, **k))
+    groups, weight = np.arange(60) // 4, np.arange(60.0)
+    model.label_quality(X, y, 3, groups, weight)
+    assert len(given) == 3
+    for one in given:
+        rows = np.isin(np.arange(60), one["sample_weight"].astype(int)) & (weight > 0)
+        assert np.array_equal(one["sample_weight"], weight[rows])
+        assert np.array_equal(one["groups"], groups[rows])
 
 
 def test_saved_and_loaded(fitted, noisy, tmp_path):

@@ -266,16 +266,16 @@ class LinearLinkClassifier(LinearPredictor):
         dtype = [np.float64, np.float32] if self.dtype is None else np.dtype(self.dtype)
         return {"accept_sparse": "csr", "dtype": dtype}
 
-    def _refit(self, X: Any, y: np.ndarray) -> LinearLinkClassifier:
+    def _refit(self, X: Any, y: np.ndarray, weight: np.ndarray, groups: np.ndarray | None) -> LinearLinkClassifier:
         """See :meth:`LabelQuality._refit`."""
         copied = clone(self).set_params(warm_start=False, checkpoint=None, verbose=0, label_noise=None)
         choice = Tuning(Candidate(self.alpha_, self.link_alpha_))
         if self._noise is not None:
             choice.noise, choice.noise_matrix = self._noise.rates, self._noise.matrix
-        weight = apply_class_weight(self.class_weight, y, np.ones(len(y)))
+        data = FitData(X, y, apply_class_weight(self.class_weight, y, weight), np.unique(y), groups)
         with warnings.catch_warnings():  # the first fit has warned already
             warnings.simplefilter("ignore", ConvergenceWarning)
-            fit_rows(copied, FitData(X, y, weight, np.unique(y)), draw_seed(self.random_state), choice=choice)
+            fit_rows(copied, data, draw_seed(self.random_state), choice=choice)
         return copied
 
     # --- after the fit ---

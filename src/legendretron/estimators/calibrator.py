@@ -363,7 +363,7 @@ class LegendreCalibrator(SavedModel, ProbabilityClassifier):
 
     # --- prediction sets ---
 
-    def _held_out_proba(self, X: Any, y: np.ndarray, cv: Any, groups: Any) -> np.ndarray:
+    def _held_out_proba(self, X: Any, y: np.ndarray, weight: np.ndarray, cv: Any, groups: Any) -> np.ndarray:
         """See :meth:`ProbabilityClassifier._held_out_proba`."""
         if cv is not None or groups is not None:
             raise ValueError(f"cv={cv!r}: a calibrator takes rows that it was not fitted to; leave cv and groups out.")

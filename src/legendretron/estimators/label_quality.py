@@ -13,6 +13,7 @@ import torch
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
+from legendretron._internal.sklearn_compat import check_sample_weight
 from legendretron.estimators.fit_data import swap_classes, swap_labels
 from legendretron.estimators.label_noise import FittedNoise
 from legendretron.estimators.label_posterior import label_posterior
@@ -86,7 +87,7 @@ class LabelQuality(ProbabilityClassifier):
         ordered = torch.as_tensor(swap_classes(log_p).copy())
         return np.exp(swap_classes(noise.make_noise().log_observed(ordered).numpy()).astype(log_p.dtype))
 
-    def label_quality(self, X: Any, y: Any, cv: Any = 5, groups: Any = None) -> np.ndarray:
+    def label_quality(self, X: Any, y: Any, cv: Any = 5, groups: Any = None, sample_weight: Any = None) -> np.ndarray:
         r"""Probability, for each row, that its label is correct.
 
         .. math:: P(\text{true} = y \mid x, y) = p_y T_{yy} / \sum_k p_k T_{ky}
@@ -105,17 +106,20 @@ class LabelQuality(ProbabilityClassifier):
             Folds: each row is judged by a copy of this model, with the same penalties and noise, that is fitted to the other
             folds. None: use this model itself, for rows that it was not fitted to.
         groups : array of shape (n_samples,), default=None
-            For a splitter that keeps rows together, such as ``GroupKFold``.
+            Group of each row. Rows of a group are held out together, if ``cv`` is a number or a splitter that does so, such
+            as ``GroupKFold``.
+        sample_weight : array of shape (n_samples,), default=None
+            Weight of each row in the fits to the other folds; give those of ``fit``.
 
         Returns
         -------
         ndarray of shape (n_samples,)
         """
-        posterior = self.label_posterior(X, y, cv, groups)
+        posterior = self.label_posterior(X, y, cv, groups, sample_weight)
         quality: np.ndarray = posterior[np.arange(len(posterior)), self._find_places(y, len(posterior))]
         return quality
 
-    def label_posterior(self, X: Any, y: Any, cv: Any = 5, groups: Any = None) -> np.ndarray:
+    def label_posterior(self, X: Any, y: Any, cv: Any = 5, groups: Any = None, sample_weight: Any = None) -> np.ndarray:
         r"""Probabilities of the true classes, given the features and the observed labels.
 
         .. math:: P(\text{true} = i \mid x, y) = p_i T_{iy} / \sum_k p_k T_{ky}
@@ -124,7 +128,7 @@ class LabelQuality(ProbabilityClassifier):
 
         Parameters
         ----------
-        X, y, cv, groups
+        X, y, cv, groups, sample_weight
             As in :meth:`label_quality`.
 
         Returns
@@ -132,15 +136,16 @@ class LabelQuality(ProbabilityClassifier):
         ndarray of shape (n_samples, n_classes)
             In the order of ``classes_``.
         """
-        return self._posterior(self._check_features(X), y, cv, groups)
+        return self._posterior(self._check_features(X), y, cv, groups, sample_weight)
 
-    def _posterior(self, checked: Any, y: Any, cv: Any, groups: Any) -> np.ndarray:
+    def _posterior(self, checked: Any, y: Any, cv: Any, groups: Any, sample_weight: Any = None) -> np.ndarray:
         """See :meth:`label_posterior`, for checked features."""
         labels = self._find_places(y, checked.shape[0])
         if cv is None:
             log_p = self._log_proba_to_judge(checked)
         else:
-            log_p = self._out_of_fold(checked, self.classes_[labels], cv, groups)
+            weight = check_sample_weight(sample_weight, labels)
+            log_p = self._out_of_fold(checked, self.classes_[labels], weight, cv, groups)
         return self._compute_posterior(log_p, labels)
 
     def _compute_posterior(self, log_p: np.ndarray, labels: np.ndarray) -> np.ndarray:
@@ -166,11 +171,11 @@ class LabelQuality(ProbabilityClassifier):
 
     # --- prediction sets ---
 
-    def _held_out_proba(self, X: Any, y: np.ndarray, cv: Any, groups: Any) -> np.ndarray:
+    def _held_out_proba(self, X: Any, y: np.ndarray, weight: np.ndarray, cv: Any, groups: Any) -> np.ndarray:
         """See :meth:`ProbabilityClassifier._held_out_proba`."""
         if cv is None:
             return self.predict_proba(X)
-        log_p = self._out_of_fold(self._check_features(X), y, cv, groups)
+        log_p = self._out_of_fold(self._check_features(X), y, weight, cv, groups)
         return np.exp(_add_floor(log_p, self._floor, log=True))
 
     def _calibrate_folds(self, log_p: np.ndarray, labels: np.ndarray, weight: np.ndarray) -> None:
@@ -184,12 +189,20 @@ class LabelQuality(ProbabilityClassifier):
             return None, None
         return self._noise.matrix_by_classes(), self._noise.least_matrix_by_classes()
 
-    def find_label_issues(self, X: Any, y: Any, cv: Any = 5, threshold: float = 0.5, groups: Any = None) -> np.ndarray:
+    def find_label_issues(
+        self,
+        X: Any,
+        y: Any,
+        cv: Any = 5,
+        threshold: float = 0.5,
+        groups: Any = None,
+        sample_weight: Any = None,
+    ) -> np.ndarray:
         """Find rows whose label is probably wrong, the most suspicious one first.
 
         Parameters
         ----------
-        X, y, cv, groups
+        X, y, cv, groups, sample_weight
             As in :meth:`label_quality`.
         threshold : float, default=0.5
             Rows are returned if the probability that their label is correct is below this.
@@ -201,13 +214,13 @@ class LabelQuality(ProbabilityClassifier):
         """
         if isinstance(threshold, bool) or not isinstance(threshold, Real) or not 0.0 <= float(threshold) <= 1.0:
             raise ValueError(f"threshold must be a probability, from 0 to 1, got {threshold!r}.")
-        quality = self.label_quality(X, y, cv, groups)
+        quality = self.label_quality(X, y, cv, groups, sample_weight)
         order = np.argsort(quality, kind="stable")
         issues: np.ndarray = order[quality[order] < threshold]
         return issues
 
-    def _out_of_fold(self, X: Any, y: np.ndarray, cv: Any, groups: Any) -> np.ndarray:
-        """Log-probabilities of each row by a model that has not seen it."""
+    def _out_of_fold(self, X: Any, y: np.ndarray, weight: np.ndarray, cv: Any, groups: Any) -> np.ndarray:
+        """Log-probabilities of each row by a model that has not seen it, fitted with the weights of the others."""
         check_is_fitted(self)
 
         folds = given_splits(cv, X, y, groups)
@@ -218,11 +231,15 @@ class LabelQuality(ProbabilityClassifier):
                 f"cv={short_repr(cv)} must hold out every row once, but row {row} is held out {times[row]} times."
             )
         log_p = np.empty((X.shape[0], len(self.classes_)))
+        groups = None if groups is None else np.asarray(groups)
         for train, test in folds:
+            if not len(test):  # of groups, a fold may have none
+                continue
             if len(seen := np.intersect1d(train, test)):
                 raise ValueError(
                     f"cv={short_repr(cv)} must not train on the rows that it holds out, but does on row {seen[0]}."
                 )
+            train = train[weight[train] > 0]
             n_classes, noise = len(np.unique(y[train])), self._noise
             if n_classes < 2:
                 raise ValueError("cv leaves a fold with rows of one class only; give fewer folds, or cv=None.")
@@ -230,7 +247,7 @@ class LabelQuality(ProbabilityClassifier):
                 raise ValueError(
                     "cv leaves a fold without rows of a class, for which noise_matrix_ has a row; give fewer folds."
                 )
-            model = self._refit(X[train], y[train])
+            model = self._refit(X[train], y[train], weight[train], None if groups is None else groups[train])
             columns = np.searchsorted(self.classes_, model.classes_)
             # a class that the fold does not have may still occur: by the rule of succession
             log_p[test] = -np.log(len(train) + 1.0)
@@ -238,7 +255,7 @@ class LabelQuality(ProbabilityClassifier):
         return log_p
 
     @abstractmethod
-    def _refit(self, X: Any, y: np.ndarray) -> LabelQuality:
+    def _refit(self, X: Any, y: np.ndarray, weight: np.ndarray, groups: np.ndarray | None) -> LabelQuality:
         """A copy with the same strengths and noise, fitted to other rows."""
 
     # --- exporting ---

@@ -24,7 +24,7 @@ from legendretron._internal.sklearn_compat import (
     restore_on_error,
     validates_parameters,
 )
-from legendretron.estimators.fit_data import FitData, check_rows, swap_classes
+from legendretron.estimators.fit_data import FitData, apply_class_weight, check_rows, swap_classes
 from legendretron.estimators.label_noise import how_to_find_noise
 from legendretron.estimators.label_quality import LabelQuality
 from legendretron.estimators.network_fit import fit_folds
@@ -197,6 +197,7 @@ class LegendreNetClassifier(SavedModel, LabelQuality):
 
     history_: History
     oof_proba_: np.ndarray
+    _oof_of: tuple[str, str]  #: fingerprints of its rows, and of their groups
     _logits: LinearScores | NetworkScores
 
     # --- fitting ---
@@ -294,24 +295,27 @@ class LegendreNetClassifier(SavedModel, LabelQuality):
                 )
             yield rows, values
 
-    def _out_of_fold(self, X: Any, y: np.ndarray, cv: Any, groups: Any) -> np.ndarray:
+    def _out_of_fold(self, X: Any, y: np.ndarray, weight: np.ndarray, cv: Any, groups: Any) -> np.ndarray:
         """As in the base class; for the rows of the fit and a number of folds, what the fit has found already."""
         known = getattr(self, "oof_proba_", None)
-        if known is None or not isinstance(cv, Integral) or groups is not None or not np.isfinite(known).all():
-            return super()._out_of_fold(X, y, cv, groups)
-        if self._oof_of == joblib.hash((X, y)):
-            log_p: np.ndarray = np.log(np.maximum(known, np.finfo(np.float64).tiny))
-            return log_p
-        return super()._out_of_fold(X, y, cv, groups)
+        if known is not None and isinstance(cv, Integral) and np.isfinite(known).all():
+            own = apply_class_weight(self.class_weight, y, weight)
+            of_rows, of_groups = self._oof_of
+            same_rows = of_rows == joblib.hash((X, y, own / own.max()))
+            if same_rows and (groups is None or of_groups == joblib.hash(np.asarray(groups))):
+                log_p: np.ndarray = np.log(np.maximum(known, np.finfo(np.float64).tiny))
+                return log_p
+        return super()._out_of_fold(X, y, weight, cv, groups)
 
-    def _refit(self, X: Any, y: np.ndarray) -> LegendreNetClassifier:
+    def _refit(self, X: Any, y: np.ndarray, weight: np.ndarray, groups: np.ndarray | None) -> LegendreNetClassifier:
         """See :meth:`LabelQuality._refit`."""
         assumed: Any = None
         if self._noise is not None and self._noise.matrix is not None:
             assumed = self._noise.matrix_by_classes()
         elif self._noise is not None and self._noise.rate > 0.0:
             assumed = self._noise.rate
-        return clone(self).set_params(verbose=0, label_noise=assumed).fit(X, y)
+        copied = clone(self).set_params(verbose=0, label_noise=assumed)
+        return copied.fit(X, y, sample_weight=weight, groups=groups)
 
     # --- saving and exporting ---
 

@@ -212,7 +212,7 @@ def _choose(
     estimator._calibrate_folds(log_p, *of_rows[1:])
     estimator.oof_proba_ = np.full((len(data.y), data.n_classes), np.nan)
     estimator.oof_proba_[rows] = swap_classes(np.exp(log_p))
-    estimator._oof_of = joblib.hash((data.X, data.y))
+    estimator._oof_of = joblib.hash((data.X, data.y, data.weight)), joblib.hash(data.groups)
 
 
 def _fit_without_folds(estimator: Any, data: FitData, known: LabelNoise | None) -> None:
@@ -223,7 +223,8 @@ def _fit_without_folds(estimator: Any, data: FitData, known: LabelNoise | None) 
             f"{which} needs held-out rows of classes that the other rows have too, and there are none; leave it out."
         )
     if known is not None:
-        estimator._noise = FittedNoise.from_noise(known, np.bincount(data.labels) / len(data.labels), known=True)
+        observed = np.bincount(data.labels, data.weight, data.n_classes)
+        estimator._noise = FittedNoise.from_noise(known, observed / observed.sum(), known=True)
     estimator.is_linear_, estimator.n_iter_ = True, 0
     estimator.network_log_loss_ = estimator.linear_log_loss_ = estimator.oof_score_ = float("nan")
     _set_linear(estimator, data, FALLBACK_ALPHA)

@@ -43,8 +43,8 @@ class ProbabilityClassifier(Classifier, BaseEstimator):  # type: ignore[misc]
         """Of the probabilities."""
 
     @abstractmethod
-    def _held_out_proba(self, X: Any, y: np.ndarray, cv: Any, groups: Any) -> np.ndarray:
-        """Probabilities of rows by models that have not seen them; with ``cv``, by copies of this one."""
+    def _held_out_proba(self, X: Any, y: np.ndarray, weight: np.ndarray, cv: Any, groups: Any) -> np.ndarray:
+        """Probabilities of rows by models that have not seen them; with ``cv``, by weighted fits of copies of this one."""
 
     @abstractmethod
     def _noise_matrices(self) -> tuple[np.ndarray | None, np.ndarray | None]:
@@ -170,11 +170,11 @@ class ProbabilityClassifier(Classifier, BaseEstimator):  # type: ignore[misc]
         X, y
             Rows that the model was not fitted to, and their labels; with ``cv``, those that it was fitted to.
         sample_weight : array of shape (n_samples,), optional
-            Weight of each row.
+            Weight of each row; with ``cv``, also in the fits.
         cv : int, splitter or iterable, default=None
             Folds: for each one, the model is fitted again to the other rows, with the same penalties.
         groups : array of shape (n_samples,), default=None
-            For a splitter that keeps rows together.
+            Group of each row. Rows of a group are held out together, if ``cv`` is a number or a splitter that does so.
         clean : bool, default=False
             Whether these labels are known to be correct, even if some labels in ``fit`` were not.
 
@@ -184,8 +184,8 @@ class ProbabilityClassifier(Classifier, BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self)
         labels = self._find_places(y, X.shape[0] if hasattr(X, "shape") else len(X))
-        p = self._held_out_proba(X, self.classes_[labels], cv, groups)
-        weight = check_sample_weight(sample_weight, p)
+        weight = check_sample_weight(sample_weight, labels)
+        p = self._held_out_proba(X, self.classes_[labels], weight, cv, groups)
         self._calibrate(p, labels, weight, out_of_fold=cv is not None, clean=clean)
         return self
 

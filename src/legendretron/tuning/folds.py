@@ -47,9 +47,16 @@ def make_folds(
 
 
 def given_splits(cv: Any, X: Any, y: np.ndarray, groups: Any = None) -> list[Fold]:
-    """Splits as ``cv`` gives them: a number of folds, a splitter of scikit-learn, or pairs of row numbers or of masks."""
+    """Splits as ``cv`` gives them: a number of folds, a splitter of scikit-learn, or pairs of row numbers or of masks.
+
+    A number of folds, which is five if it is None, keeps the rows of a group together.
+    """
+    if groups is not None:
+        groups = check_groups(groups, len(y))
     if cv is None or isinstance(cv, int | np.integer):
         cv = check_cv(cv, y, classifier=True)
+        if groups is not None:
+            cv = StratifiedGroupKFold(min(cv.get_n_splits(), _count_groups(groups)))
     if isinstance(cv, str | bytes | type) or not (hasattr(cv, "split") or isinstance(cv, Iterable)):
         raise _cv_error(cv)
     splits: list[Fold] = []
@@ -73,6 +80,13 @@ def check_groups(groups: Any, n_rows: int) -> np.ndarray:
     if groups.shape != (n_rows,):
         raise ValueError(f"groups must have one entry per row, {n_rows}, got shape {groups.shape}.")
     return groups
+
+
+def _count_groups(groups: np.ndarray) -> int:
+    """Number of groups, or a ``ValueError`` if there is only one."""
+    if (count := len(np.unique(groups))) < 2:
+        raise ValueError("groups has only 1 distinct value, but cross-validation needs at least 2.")
+    return count
 
 
 def _numbers(part: np.ndarray) -> np.ndarray:
@@ -110,9 +124,7 @@ def _split(cv: Any, X: Any, y: np.ndarray, rows: np.ndarray, groups: Any, seed: 
     n_folds = FOLDS if cv is None else int(cv)
     if n_folds < 2:
         raise ValueError(f"cv must be at least 2 folds, got {cv!r}.")
-    n_groups = n_folds if groups is None else len(np.unique(groups[rows]))
-    if n_groups < 2:
-        raise ValueError("groups has only 1 distinct value, but cross-validation needs at least 2.")
+    n_groups = n_folds if groups is None else _count_groups(groups[rows])
     n_folds = min(n_folds, n_groups, int(counts.max()))
     if n_folds < 2:  # every class has a single row
         return []
