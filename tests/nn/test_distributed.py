@@ -52,6 +52,19 @@ def test_gradients_and_training_equal_one_process_on_the_joined_batch(measured, 
         assert case["final"] < 1e-5
 
 
+@pytest.mark.parametrize("link", LINKS + MATRICES)
+def test_methods_of_a_sharded_head_see_whole_parameters(measured, link):
+    for rank in measured:
+        case = dict(rank[f"sharded_methods {link}"])
+        calls = ["loss", "log_proba_observed", "blocks"] + ["label_quality"] * (
+            link in ["rate", "known rate", *MATRICES]
+        )
+        for name in calls:
+            assert "register_fsdp_forward_method" in case.pop(f"error {name}")
+        assert len(case) == len(calls) + 6  # a gradient and the trained parameters, three times
+        assert {name: value for name, value in case.items() if not value < 1e-5} == {}
+
+
 @pytest.mark.parametrize("link", LINKS)
 def test_class_parallel_head_equals_the_whole_one(measured, link):
     for rank in measured:

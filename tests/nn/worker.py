@@ -9,12 +9,13 @@ import copy
 import json
 import os
 import sys
+import warnings
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
 from torch.distributed.tensor import DTensor, init_device_mesh
 from torch.distributed.tensor.parallel import parallelize_module
 from torch.nn.parallel import DistributedDataParallel
@@ -109,6 +110,57 @@ def fully_sharded(name: str, rank: int) -> dict[str, float]:
     return largest_difference(alone, train(model, rows_of(rank)))
 
 
+class WithObjective(nn.Sequential):
+    """A model with a method that calls another method of its head than forward."""
+
+    def objective(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return by_loss(self, x, y)
+
+
+def by_loss(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return model[2].loss(model[1](model[0](x)), y)
+
+
+def sharded_methods(name: str, rank: int) -> dict[str, float | str]:
+    """Methods of a head other than forward, where fully_shard was applied to it, and where only to the model around it."""
+    rows, mesh = rows_of(rank), init_device_mesh("cpu", (dist.get_world_size(),))
+    single, y = make_model(name)[2].eval(), batches()[0][1][rows]
+    x = torch.randn(N_ROWS, 10, generator=torch.Generator().manual_seed(3))[rows]
+    own, model = (
+        fully_shard(make_model(name)[2], mesh=mesh).eval(),
+        fully_shard(WithObjective(*make_model(name)), mesh=mesh),
+    )
+    calls = {
+        "loss": lambda head: head.loss(x, y, reduction="none"),
+        "log_proba_observed": lambda head: head.log_proba_observed(x),
+        "blocks": lambda head: head.log_proba_observed(x.unsqueeze(0)),
+    }
+    if single.noise is not None:
+        calls["label_quality"] = lambda head: head.label_quality(x, y)
+    measured: dict[str, float | str] = {}
+    for key, call in calls.items():
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", UserWarning)  # FSDP warns about views
+            measured[key] = float((call(own) - call(single)).detach().abs().max())
+        try:
+            call(model[2])
+        except ValueError as error:
+            measured[f"error {key}"] = str(error)
+    alone = train(make_model(name), slice(None), _apart)
+    register_fsdp_forward_method(model, "objective")
+    trained = {"model": train(model, rows, lambda m, x, y: m.objective(x, y))}
+    for registered in (False, True):  # as torch asks for methods that are not forward; not needed here, and no harm
+        model = make_model(name)
+        for layer in (model[0], model[2]):
+            fully_shard(layer, mesh=mesh)
+        if registered:
+            register_fsdp_forward_method(model[2], "loss")
+        trained[f"head {registered}"] = train(model, rows, by_loss)
+    for key, found in trained.items():
+        measured |= {f"{key} {part}": value for part, value in largest_difference(alone, found).items()}
+    return measured
+
+
 def _apart(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     """The loss in one process: as if no other were there, also for what depends on a first batch."""
     link = model[2].link
@@ -168,9 +220,6 @@ def class_parallel(name: str, rank: int) -> dict[str, float]:
     measured["elements sent per row"] = sorted(size / N_ROWS for size in travels.sizes)
     measured["kinds of messages back"] = sorted(back.names)
 
-    def by_loss(m, x, y):
-        return m[2].loss(m[1](m[0](x)), y)
-
     alone = train(make_model(name), slice(None), _apart)
     measured |= {f"trained {k}": v for k, v in largest_difference(alone, train(model, slice(None), by_loss)).items()}
     own = sum(p.to_local().numel() for p in model[2].linear.parameters())
@@ -208,9 +257,10 @@ def split_and_sharded(rank: int) -> dict[str, float]:
     parallelize_module(model, mesh["classes"], {"2": ClassParallel()})
     fully_shard(model[2], mesh=mesh["data"])
     x, y = batches()[0]
-    _apart(alone, x, y)
-    model(x)
-    pairs = zip(model[2].link.parameters(), alone[2].link.parameters(), strict=True)
+    by_loss(model, x, y).backward()
+    _apart(alone, x, y).backward()
+    pairs = [*zip(model[2].link.parameters(), alone[2].link.parameters(), strict=True)]
+    pairs += [(a.grad, b.grad) for a, b in zip(model[2].parameters(), alone[2].parameters(), strict=True)]
     return {"difference": max(float((whole(a.detach()) - b.detach()).abs().max()) for a, b in pairs)}
 
 
@@ -266,16 +316,20 @@ ONCE = {
     "compiled_first_batch": compiled_first_batch,
     "split_and_sharded": split_and_sharded,
 }
-CASES = {"data_parallel": data_parallel, "fully_sharded": fully_sharded, "class_parallel": class_parallel}
+CASES = {
+    "data_parallel": data_parallel,
+    "fully_sharded": fully_sharded,
+    "sharded_methods": sharded_methods,
+    "class_parallel": class_parallel,
+}
 
 
 def main(out: str) -> None:
     dist.init_process_group("gloo")
     rank = dist.get_rank()
     measured = {f"{case} {name}": run(name, rank) for case, run in CASES.items() for name in LINKS}
-    measured |= {
-        f"{run.__name__} {name}": run(name, rank) for run in (data_parallel, fully_sharded) for name in MATRICES
-    }
+    runs = (data_parallel, fully_sharded, sharded_methods)
+    measured |= {f"{run.__name__} {name}": run(name, rank) for run in runs for name in MATRICES}
     measured |= {case: run(rank) for case, run in ONCE.items()}
     everyone: list[dict] = [{}] * dist.get_world_size()
     dist.all_gather_object(everyone, measured)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor, distributed
+from torch import Tensor, distributed, nn
 
 
 def n_ranks() -> int:
@@ -22,13 +22,40 @@ def sum_over_ranks(tensor: Tensor) -> Tensor:
     return total
 
 
+def _in_group() -> bool:
+    """Whether there is a process group; otherwise there is no need to import what takes a second."""
+    return distributed.is_available() and distributed.is_initialized()
+
+
 def is_sharded(value: Any) -> bool:
     """Whether a value is a ``DTensor``, that is one of which each process may hold a part."""
-    if not (distributed.is_available() and distributed.is_initialized()):
-        return False  # and do not import what takes a second
+    if not _in_group():
+        return False
     from torch.distributed.tensor import DTensor
 
     return isinstance(value, DTensor)
+
+
+def is_fully_sharded(module: nn.Module) -> bool:
+    """Whether ``fully_shard`` was applied to this module itself, so that it gathers parameters when it is called."""
+    if not _in_group():
+        return False
+    from torch.distributed.fsdp import FSDPModule
+
+    return isinstance(module, FSDPModule)
+
+
+def holds_shards(module: nn.Module, n_own_dims: int = 0) -> bool:
+    """Whether parameters are still the shards of ``fully_shard``: ``DTensor``s on a mesh of more dimensions than their own.
+
+    Modules inside to which ``fully_shard`` was applied gather theirs when they are called, and are not asked.
+    """
+    if not _in_group():
+        return False
+    own = module.parameters(recurse=False)
+    if any(is_sharded(p) and p.device_mesh.ndim > n_own_dims for p in own):  # type: ignore[attr-defined]
+        return True
+    return any(holds_shards(part, n_own_dims) for part in module.children() if not is_fully_sharded(part))
 
 
 def whole(tensor: Tensor) -> Tensor:

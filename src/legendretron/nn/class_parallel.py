@@ -79,4 +79,5 @@ class ClassParallel(ParallelStyle):
             if isinstance(tensor, nn.Parameter):
                 shard = nn.Parameter(shard, requires_grad=tensor.requires_grad)
             setattr(module.get_submodule(owner), last, shard)
+        module._n_split_dims = device_mesh.ndim
         return module

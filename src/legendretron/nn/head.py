@@ -251,19 +251,23 @@ class LegendreHead(LinkModule):
 
             A head that is split takes classes only, without weights or smoothing.
         """
-        z = self._predictor(features)
         how = make_reduction(weight, reduction, ignore_index, label_smoothing, self.n_classes)
-        if is_sharded(z):
+        if self._n_split_dims and (weight is not None or label_smoothing):
+            raise ValueError(
+                f"weight={weight!r} and label_smoothing={label_smoothing!r} are not for a head that is split over "
+                "processes; leave them out."
+            )
+
+        def loss(features: Tensor) -> Tensor:
+            z = self._predictor(features)
+            if not is_sharded(z):
+                return how.reduce_scores(observe(self.noise, self.link(z, by=log_proba)), labels, "labels")
             from legendretron.nn.split import sharded_nll
 
-            if weight is not None or label_smoothing:
-                raise ValueError(
-                    f"weight={weight!r} and label_smoothing={label_smoothing!r} are not for a head that is split over "
-                    "processes; leave them out."
-                )
-            labels = check_labels("labels", labels, self.n_classes, tuple(z.shape[:-1]), ignore_index)
-            return sharded_nll(self.link, z, labels, reduction, ignore_index, self.noise)
-        return how.reduce_scores(observe(self.noise, self.link(z, by=log_proba)), labels, "labels")
+            own = check_labels("labels", labels, self.n_classes, tuple(z.shape[:-1]), ignore_index)
+            return sharded_nll(self.link, z, own, reduction, ignore_index, self.noise)
+
+        return self._compute(loss, features)
 
     def _predictor(self, features: Tensor) -> Tensor:
         check_last_axis("features", features, getattr(self.linear, "in_features", 0) or self.in_features)
@@ -273,7 +277,7 @@ class LegendreHead(LinkModule):
                 f"features have dtype {features.dtype}, but the head's weights are {weight.dtype}; convert one of them, "
                 f"for example with features.to({weight.dtype}), or run the network within torch.autocast."
             )
-        if weight is not None and is_sharded(weight) and not is_sharded(features):
+        if self._n_split_dims and weight is not None and not is_sharded(features):
             features = replicate(features, weight)
         z: Tensor = self.linear(features)
         if z.shape[-1] != self.n_classes - 1:

@@ -3,11 +3,13 @@ r"""Modules that end in a link: its settings, and wrong labels, on which they tr
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from legendretron._internal.process_groups import holds_shards, is_fully_sharded
 from legendretron._internal.validation import check_integer, check_labels, full_precision
 from legendretron.links import LabelNoise, Link, NoisyLink, SymmetricNoise, TransitionNoise, make_link
 from legendretron.links.noise_models import known_noise, make_noise, wrong_share
@@ -67,6 +69,8 @@ class LinkModule(nn.Module, ABC):
 
     #: Axis of the classes.
     dim: int = -1
+    #: Dimensions of the mesh over which the parameters are split by class.
+    _n_split_dims = 0
 
     def _set_link(
         self,
@@ -114,12 +118,35 @@ class LinkModule(nn.Module, ABC):
 
         With ``label_noise``, they are those of observed labels in training mode, and of true labels in evaluation mode.
         """
-        log_p = self._log_true(x)
-        return self._place(observe(self.noise, log_p) if self.training else log_p)
+        log_p = self._log_observed if self.training else self._log_true
+        return self._evaluate(lambda x: self._place(log_p(x)), x)
 
     def log_proba_observed(self, x: Tensor) -> Tensor:
         """Log-probabilities of the observed labels, in both modes: for the log-loss of noisy labels."""
-        return self._place(observe(self.noise, self._log_true(x)))
+        return self._compute(lambda x: self._place(self._log_observed(x)), x)
+
+    def _log_observed(self, x: Tensor) -> Tensor:
+        return observe(self.noise, self._log_true(x))
+
+    def _compute(self, by: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+        """``by(x)`` with whole parameters: ``fully_shard`` gathers them for ``forward``, and for this method."""
+        if is_fully_sharded(self) and "_compute" not in vars(self):
+            from torch.distributed.fsdp import register_fsdp_forward_method
+
+            register_fsdp_forward_method(self, "_compute")
+            return self._compute(by, x)
+        return self._evaluate(by, x)
+
+    def _evaluate(self, by: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+        if holds_shards(self, self._n_split_dims):
+            raise ValueError(
+                f"the parameters of this {type(self).__name__} are shards here: fully_shard gathers them only while the "
+                "module to which it was applied is called. Apply fully_shard to the head as well, or call the head within "
+                "the forward of that module, or within a method of it that was registered by "
+                "torch.distributed.fsdp.register_fsdp_forward_method(module, name)."
+            )
+        found = by(x)
+        return found.clone() if is_fully_sharded(self) and found._is_view() else found  # FSDP warns about views
 
     def _place(self, log_p: Tensor) -> Tensor:
         # NLLLoss over images needs a contiguous input
@@ -142,16 +169,20 @@ class LinkModule(nn.Module, ABC):
         >>> head.label_quality(torch.tensor([[1.0], [1.0]]), torch.tensor([0, 1])).detach()
         tensor([0.9877, 0.1661])
         """
-        log_p = self._log_true(x)
-        if self.noise is None:
+        noise = self.noise
+        if noise is None:
             raise ValueError(
                 "label_quality needs a noise model, but label_noise=None assumes that all labels are correct; build "
                 f"the {type(self).__name__} with label_noise='learn', a rate or a matrix."
             )
-        labels = check_labels("labels", labels, self.n_classes, tuple(log_p.shape[:-1]))
-        with full_precision(log_p):
-            right = self.noise.log_right(log_p.reshape(-1, self.n_classes), labels.reshape(-1))
-        return right.exp().reshape(labels.shape)
+
+        def quality(x: Tensor) -> Tensor:
+            log_p = self._log_true(x)
+            own = check_labels("labels", labels, self.n_classes, tuple(log_p.shape[:-1]))
+            with full_precision(log_p):
+                return noise.log_right(log_p.reshape(-1, self.n_classes), own.reshape(-1)).exp()
+
+        return self._compute(quality, x).reshape(labels.shape)  # afterwards: FSDP warns about views
 
     @property
     def noise_rate(self) -> float:
