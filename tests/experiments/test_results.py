@@ -1,5 +1,7 @@
 """What an experiment of one's own may return: plain numbers, those of numpy and torch, and what is refused."""
 
+import errno
+import fcntl
 import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -104,7 +106,14 @@ def test_an_experiment_has_at_least_one_seed(seeds):
         own(seeds=seeds)
 
 
-def test_several_sweeps_may_write_to_one_folder(tmp_path):
+@pytest.mark.parametrize("with_locks", [True, False])
+def test_several_sweeps_may_write_to_one_folder(tmp_path, monkeypatch, with_locks):
+    def refuse(*_):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    if not with_locks:  # as on some file systems
+        monkeypatch.setattr(fcntl, "flock", refuse)
+
     def add(model):
         store = Store(tmp_path)
         for seed in range(50):

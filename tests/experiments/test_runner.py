@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import signal
 from dataclasses import replace
 
@@ -128,19 +129,22 @@ def test_other_processes_give_the_same_results(data_folder, tmp_path):
 
 def test_a_full_disk_loses_nothing(data_folder, tmp_path, monkeypatch):
     """The disk fills up while the second result is written: the first stays, and the sweep goes on later."""
-    synced = []
+    path, limits = tmp_path / "runs.jsonl", resource.getrlimit(resource.RLIMIT_FSIZE)
 
-    def full(handle):
-        synced.append(handle)
-        if len(synced) == 2:
-            raise OSError(28, "No space left on device")
+    def fill(handle):  # after the first result
+        resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 100, limits[1]))
 
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="No space left"):
-        sweep(small(), tmp_path, Resources(data_folder))
-    assert len(read_records(tmp_path)) == 4, "nothing half written is left"
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fsync", fill)
+            with pytest.raises(OSError, match="File too large"):
+                sweep(small(), tmp_path, Resources(data_folder))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert len(read_records(tmp_path)) == 4, "what is half written does not count"
     state = sweep(small(), tmp_path, Resources(data_folder))
     assert (state.before, state.now) == (4, 4)
+    assert len(read_records(tmp_path)) == 8
 
 
 def test_a_line_that_was_not_written_to_its_end_is_written_again(data_folder, tmp_path):

@@ -35,6 +35,8 @@ def round_difference(value: float) -> float:
 
 
 _NAME = "runs.jsonl"
+#: What is written after a line that was not written to its end, so that it counts for nothing: a control character, "cancel".
+_VOID = b"\x18\n"
 
 
 class Store:
@@ -42,7 +44,8 @@ class Store:
 
     Runs that were trained together finish together: their results are one line, a JSON object with what they share and a
     list of runs. A sweep that is killed loses only the batches in training; a line that was not written to its end counts
-    for nothing, and the next one takes its place. Two sweeps may write to one folder.
+    for nothing. Two sweeps may write to one folder, since lines are only ever added. On a network file system without locks,
+    they must run on one machine.
 
     Parameters
     ----------
@@ -92,18 +95,13 @@ class Store:
             ],
         }
         line = json.dumps(content, allow_nan=False).encode() + b"\n"
-        with self.path.open("ab+") as file:
+        with self.path.open("ab+", buffering=0) as file:
             _lock(file)
-            file.seek(0)
-            end = file.read().rfind(b"\n") + 1  # of the last line that is complete
-            file.truncate(end)
-            try:
-                file.write(line)
-                file.flush()
-                os.fsync(file.fileno())
-            except OSError:
-                file.truncate(end)
-                raise
+            if not _ends_a_line(file):
+                line = _VOID + line
+            while line:  # in one piece, unless the disk is full
+                line = line[file.write(line) :]
+            os.fsync(file.fileno())
 
 
 def _lock(file: BinaryIO) -> None:
@@ -111,8 +109,16 @@ def _lock(file: BinaryIO) -> None:
     if sys.platform != "win32":
         import fcntl
 
-        with suppress(OSError):  # a file system without locks
+        # without locks, as on some file systems, lines of two processes still come one after the other
+        with suppress(OSError):
             fcntl.flock(file, fcntl.LOCK_EX)
+
+
+def _ends_a_line(file: BinaryIO) -> bool:
+    if not file.seek(0, os.SEEK_END):
+        return True
+    file.seek(-1, os.SEEK_END)
+    return file.read(1) == b"\n"
 
 
 def read_records(folder: str | Path) -> list[Record]:
@@ -138,6 +144,8 @@ def read_records(folder: str | Path) -> list[Record]:
     records: dict[str, Record] = {}
     *lines, _ = path.read_bytes().split(b"\n")  # what follows the last end of a line was not written to its end
     for number, line in enumerate(lines, 1):
+        if line.endswith(_VOID[:1]):
+            continue
         try:
             content = json.loads(line)
             shared = {name: value for name, value in content.items() if name != "runs"}
