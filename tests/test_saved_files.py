@@ -102,6 +102,7 @@ def refused(kind, path, message):
     with pytest.raises(ValueError, match=message) as caught:
         KINDS[kind][1](path)
     assert repr(str(path)) in str(caught.value)
+    assert "\x1b" not in str(caught.value)
 
 
 def pack(header, data=b""):
@@ -251,7 +252,7 @@ def test_a_file_in_another_format_tells_what_to_do(kind, written, library, conte
 def test_a_field_or_a_tensor_too_many_or_too_few(kind, contents, path):
     path.write_bytes(contents[kind])
     changes = [lambda state, name=name: state.pop(name) for name in read(path)]
-    changes += [lambda state, value=value: state.update(more=value) for value in (1, torch.zeros(1))]
+    changes += [lambda state, value=value: state.update({"more\x1b": value}) for value in (1, torch.zeros(1))]
     for change in changes:
         path.write_bytes(contents[kind])
         forge(path, change)
@@ -285,7 +286,7 @@ CONTAINERS = {
     "no metadata": (pack({}), "holds 'something else'"),
     "metadata unknown": (one_tensor("F32", [1], 4, more="x"), "must have the metadata"),
     "unsigned": (one_tensor("F32", [1], 4), "checksum does not match"),
-    "another kind": (signed("{}", "something"), "holds a something, but link is needed"),
+    "another kind": (signed("{}", "some\x1bthing"), r"holds a some\?thing, but link is needed"),
     "state not JSON": (signed("nonsense"), "its state is not JSON"),
     "state nested": (signed('{"a": ' * 100 + "1" + "}" * 100), "its state is nested too deeply"),
     "state with an endless number": (signed('{"kind": ' + "9" * 10_000 + "}"), "its state is not JSON"),

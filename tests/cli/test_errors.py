@@ -8,6 +8,7 @@ import pickle
 import sys
 import tomllib
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -144,6 +145,41 @@ def test_names_are_shown_as_they_are(run, tmp_path):
     assert "bad?[31mname lines" in printed
     error = run(*words, "--drop", "sepal\x1b[31m", code=1).error
     assert error.isprintable()
+
+
+def test_control_characters_of_data_stay_out_of_terminal_and_page(run, tmp_path, monkeypatch):
+    """An escape sequence could hide or forge lines of a terminal, and a mark of direction turns letters around."""
+    monkeypatch.chdir(tmp_path)
+    name = "t\x1b]0;x\x07\u202e\udcff.csv"  # the last is a byte that is not UTF-8
+    labels = {
+        "setosa": "a\x1b[31m\nrows 0",
+        "versicolor": "b\x9b2J\u202e",
+        "virginica": "\u0645\u06cc\u200c\u062e\u0648",
+    }
+    frame = make_iris()[::3].replace(labels)
+    frame["color\x1b[2J"] = "c\x1b[31m"
+    frame.to_csv(name, index=False)
+    words = ["-t", "kind", "-o", "m\x1b[31m", "--model", "logistic", "--alpha", 1]
+    ran = [run("fit", name, *words), run("predict", "m\x1b[31m", name, "-o", "p\x1b[31m.csv")]
+    other = frame.replace({"c\x1b[31m": "d\x1b[31m"})
+    other.to_csv("other.csv", index=False)
+    ran.append(run("evaluate", "m\x1b[31m", "other.csv", "-t", "kind"))
+    assert "warning: color?[2J: 50" in ran[-1].err
+    ran.append(run("evaluate", "m\x1b[31m", name, "-t", "kind", "--report", "r.html", "--plot", "r\x1b[31m.svg"))
+    ran.append(run("suspicious", "m\x1b[31m", name, "-t", "kind", "--no-refit", "-o", "s\x1b[31m.csv"))
+    ran.append(run("calibrate", "m\x1b[31m", name, "-t", "x\x1b[31m", "-o", "c\x1b[31m", "--debug", code=1))
+    texts = [text for each in ran for text in (each.out, each.err)] + [Path("r.html").read_text()]
+    for text in texts:
+        assert {letter for letter in text if not letter.isprintable()} <= set("\n\t\N{NO-BREAK SPACE}\u200c")
+    assert "a?[31m rows 0" in ran[2].out
+    assert labels["virginica"] in ran[2].out, "a letter that joins or parts others is part of a word"
+    ElementTree.parse("r\x1b[31m.svg")
+    # what programs read has all characters
+    assert labels["setosa"] in Path("p\x1b[31m.csv").read_text()
+    assert labels["setosa"] in run("predict", "m\x1b[31m", name).out
+    assert labels["setosa"] in run("predict", "m\x1b[31m", name, "--json").json["prediction"]
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert "a?[31m\n" in run("predict", "m\x1b[31m", name).out
 
 
 def test_warnings_are_lines(run, tables, tmp_path):

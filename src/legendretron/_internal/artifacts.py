@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from legendretron._internal.files import write_atomically
+from legendretron._internal.printable import one_line
 from legendretron._internal.version import __version__
 
 #: Raise the number when what is written changes, of any kind of file, so that no file is ever misread.
@@ -137,16 +138,17 @@ def _check_metadata(file: str, metadata: dict[str, str], kinds: list[str]) -> No
     if not written.startswith("legendretron-"):
         raise ValueError(f"{file} holds {written or 'something else'!r}, but {' or '.join(kinds)} is needed.")
     if written != FORMAT:
+        by = "" if writer is None else f" {one_line(writer)}"
         raise ValueError(
-            f"{file} is in the format {written} of legendretron{'' if writer is None else f' {writer}'}, but this version "
-            f"reads {FORMAT}. Fit again, or load it with the version that wrote it."
+            f"{file} is in the format {one_line(written)} of legendretron{by}, but this version reads {FORMAT}. Fit again, "
+            "or load it with the version that wrote it."
         )
     if set(metadata) != _METADATA:
         raise ValueError(f"{file} must have the metadata {sorted(_METADATA)}, got {sorted(metadata)}.")
     if metadata["kind"] not in kinds:
         raise ValueError(
-            f"{file} holds a {metadata['kind']}, but {' or '.join(kinds)} is needed: legendretron.load reads models of any "
-            "class, load_link reads links, and load_loss losses."
+            f"{file} holds a {one_line(metadata['kind'])}, but {' or '.join(kinds)} is needed: legendretron.load reads "
+            "models of any class, load_link reads links, and load_loss losses."
         )
 
 

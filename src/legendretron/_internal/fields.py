@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from legendretron._internal.printable import one_line
+
 
 class Field(NamedTuple):
     """What a value must be, in words and as a test."""
@@ -95,7 +97,9 @@ def check_fields(where: str, state: Any, fields: Mapping[str, Field]) -> None:
     if not isinstance(state, dict):
         raise ValueError(f"{where} must be an object, got {_show(state)}.")
     if set(state) != set(fields):
-        raise ValueError(f"{where} must have the fields {', '.join(fields)}, got {', '.join(map(str, state))}.")
+        raise ValueError(
+            f"{where} must have the fields {', '.join(fields)}, got {one_line(', '.join(map(str, state)))}."
+        )
     for name, field in fields.items():
         if not field.accepts(state[name]):
             raise ValueError(f"{name} must be {field.wanted}, got {_show(state[name])}.")

@@ -26,17 +26,14 @@ from contextlib import suppress
 
 import typer
 
+from legendretron._internal.printable import one_line, without_controls
+
 #: What typer raises for usage errors. It has no public name, and its module has moved between versions.
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
 #: Torch's message, in a RuntimeError, on CPU and CUDA.
 _NO_MEMORY = re.compile("(not enough|out of|allocate) memory")
 _EXPECTED = (ValueError, OSError, ImportError, MemoryError)
-
-
-def one_line(text: object) -> str:
-    r"""Return a message without line breaks, runs of spaces or control characters."""
-    return "".join(letter if letter.isprintable() else "?" for letter in " ".join(str(text).split()))
 
 
 def run(app: typer.Typer, arguments: Sequence[str]) -> int:
@@ -78,7 +75,7 @@ def _print_error(error: BaseException, arguments: Sequence[str]) -> int:
             raise error.__context__
         return code if isinstance(code, int) else 1
     if "--debug" in arguments or os.environ.get("LEGENDRETRON_DEBUG", "0") not in ("", "0"):
-        traceback.print_exception(error)
+        sys.stderr.write(without_controls("".join(traceback.format_exception(error))))
     message, code = _message_and_code(error)
     message = one_line(message)
     print(f"error: {message}", file=sys.stderr, flush=True)

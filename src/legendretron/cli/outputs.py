@@ -12,6 +12,7 @@ from typing import Any
 
 from legendretron._internal.extras import arrow, import_extra, parquet
 from legendretron._internal.files import atomic_file, write_atomically
+from legendretron._internal.printable import without_controls
 from legendretron.cli.options import wrong
 from legendretron.cli.terminal import Terminal
 
@@ -138,7 +139,7 @@ def frames_to(path: Path | None) -> Iterator[Callable[[Any], None]]:
             if suffix != ".parquet":
                 mark = "\t" if suffix == ".tsv" else ","
                 text = frame.to_csv(index=False, lineterminator="\n", sep=mark, header=writer is None)
-                writer = sys.stdout.write if path is None else lambda text: file.write(text.encode())
+                writer = _print_data if path is None else lambda text: file.write(text.encode())
                 writer(text)
                 return
             table = arrow.Table.from_pandas(frame, preserve_index=False)
@@ -149,6 +150,11 @@ def frames_to(path: Path | None) -> Iterator[Callable[[Any], None]]:
             writer.write_table(table.cast(writer.schema))
 
         yield append
+
+
+def _print_data(text: str) -> None:
+    """Print what programs may read, as it is; on a terminal without control characters."""
+    sys.stdout.write(without_controls(text) if sys.stdout.isatty() else text)
 
 
 def write_picture(path: Path, draw: Callable[[], Any]) -> None:

@@ -12,10 +12,10 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from legendretron._internal.printable import one_line
 from legendretron._internal.provenance import provenance
 from legendretron._internal.validation import check_device
 from legendretron.cli.command_options import Backend, ReproduceOptions
-from legendretron.cli.errors import one_line
 from legendretron.cli.options import find_given, wrong, wrong_usage_of
 from legendretron.cli.outputs import check_writable, naming
 from legendretron.cli.terminal import Terminal, grid

@@ -14,7 +14,6 @@ import numpy as np
 from legendretron._internal.columns import quoted
 from legendretron._internal.labels import label_text, similar_words
 from legendretron._internal.parameters import ParameterError
-from legendretron.cli.errors import one_line
 from legendretron.cli.options import wrong
 from legendretron.cli.outputs import PICTURES, frames_to, write_picture
 from legendretron.cli.terminal import Terminal, grid
@@ -191,7 +190,7 @@ def column_view(columns: Sequence[FittedColumn]) -> Any:
     plain = [column for column in columns if column.kind == "number" and not (column.gaps or column.constant)]
     for column in columns:
         if column not in plain:
-            view.add_row(one_line(column.name), column.kind, f"{column.gaps:,}", one_line(_becomes(column)))
+            view.add_row(column.name, column.kind, f"{column.gaps:,}", _becomes(column))
     if plain:
         view.add_row(f"{len(plain):,} more", "number", "0", "itself")
     return view

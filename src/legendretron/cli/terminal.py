@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, RenderableType
 from rich.table import Table as Grid
+from rich.text import Text
 
-from legendretron.cli.errors import one_line
+from legendretron._internal.printable import one_line, without_controls
 
 if TYPE_CHECKING:
     from legendretron.preprocessing.drift import Tally
@@ -31,6 +32,13 @@ def grid(*columns: str, title: str | None = None) -> Grid:
     for place, column in enumerate(columns):
         table.add_column(column, justify="left" if place == 0 else "right", overflow="fold")
     return table
+
+
+class _Console(Console):
+    """A console that shows texts of grids without control characters; its own colors are not texts."""
+
+    def render_str(self, text: str, **how: Any) -> Text:
+        return super().render_str(one_line(text), **how)
 
 
 class Terminal:
@@ -63,9 +71,10 @@ class Terminal:
         elif even_if_quiet or not self.quiet:
             # names come from data: they must not be read as markup or emoji
             width = None if sys.stdout.isatty() else _UNBOUNDED
-            console = Console(file=sys.stdout, width=width, markup=False, emoji=False, highlight=False)
+            console = _Console(file=sys.stdout, width=width, markup=False, emoji=False, highlight=False)
             for view in views:
                 if isinstance(view, str):  # as it is: rich would turn tabs into spaces
+                    view = without_controls(view)
                     sys.stdout.write(view if view.endswith("\n") else f"{view}\n")
                 else:
                     console.print(view)

@@ -24,6 +24,7 @@ from legendretron._internal.fields import (
     optional,
 )
 from legendretron._internal.json_values import as_json
+from legendretron._internal.printable import one_line
 from legendretron._internal.sklearn_compat import validate_parameters
 from legendretron.calibration.prediction_sets import SetCalibration
 from legendretron.estimators.label_noise import FittedNoise
@@ -125,7 +126,9 @@ def shared_from_state(cls: type[Any], state: dict[str, Any], n_features: int, **
     """The reverse of :func:`shared_to_state`; ``objects`` are parameters that are saved elsewhere."""
     known = {name for name in cls._get_param_names() if name != "estimator"}  # one that is missing has its default
     if unknown := set(state["parameters"]) - known:
-        raise ValueError(f"parameters must be those of {cls.__name__}; unknown are {', '.join(sorted(unknown))}.")
+        raise ValueError(
+            f"parameters must be those of {cls.__name__}; unknown are {one_line(', '.join(sorted(unknown)))}."
+        )
     model = cls(**{**state["parameters"], **_decode_class_weight(state["parameters"]), **objects})
     validate_parameters(model)
     model.classes_, model.n_features_in_ = classes_from_state(state["classes"]), n_features

@@ -8,6 +8,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
+from legendretron._internal.printable import one_line
 from legendretron._internal.validation import has_values
 from legendretron.links.base import Link
 from legendretron.links.noise_models import LabelNoise, SymmetricNoise, make_noise
@@ -84,7 +85,8 @@ class NoisyLink(Link):
         kind = link_class(link["kind"])
         rest = {name: value for name, value in link.items() if name != "kind"}
         if set(rest) != set(kind.setting_names()):
-            raise ValueError(f"link must have the settings {', '.join(kind.setting_names())}, got {', '.join(rest)}.")
+            wanted, got = ", ".join(kind.setting_names()), one_line(", ".join(rest))
+            raise ValueError(f"link must have the settings {wanted}, got {got}.")
         place: dict[str, Any] = {name: options.get(name) for name in ("device", "dtype")}
         noise = make_noise(settings["noise"], n_classes, learned=settings["learned"], **place)
         return cls(kind.from_settings(n_classes, rest, **options), noise)

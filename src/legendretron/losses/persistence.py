@@ -8,6 +8,7 @@ from typing import Any
 
 from legendretron._internal.artifacts import load_state, save_state
 from legendretron._internal.fields import OBJECT, array, check_fields, one_of, optional
+from legendretron._internal.printable import one_line
 from legendretron.links.persistence import link_from_state, link_to_state
 from legendretron.losses.canonical import CanonicalLoss
 from legendretron.losses.composite import CompositeLoss, LinkLoss
@@ -89,5 +90,7 @@ def _from_state(state: dict[str, Any]) -> Criterion:
     except TypeError as error:  # a setting that the loss does not have
         raise ValueError(f"settings must be those of a {cls.__name__}: {error}.") from error
     if set(state["settings"]) != set(loss._settings()):
-        raise ValueError(f"settings must be {', '.join(loss._settings())}, got {', '.join(state['settings'])}.")
+        raise ValueError(
+            f"settings must be {', '.join(loss._settings())}, got {one_line(', '.join(state['settings']))}."
+        )
     return loss

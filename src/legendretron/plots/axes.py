@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from legendretron._internal.printable import without_controls
+
 #: Okabe and Ito's palette.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 #: Most entries of a legend inside the axes, and of one column of a legend beside them.
@@ -40,7 +42,10 @@ def axes_or_new(ax: Any, **size: Any) -> Any:
 def picture_bytes(figure: Any, format: str = "png", dpi: int = 150) -> bytes:
     """Return a figure as the content of a file, and close it."""
     import matplotlib.pyplot as plt
+    from matplotlib.text import Text
 
+    for text in figure.findobj(Text):
+        text.set_text(without_controls(text.get_text()))  # no font has them, and SVG must not
     buffer = io.BytesIO()
     figure.savefig(buffer, dpi=dpi, format=format)
     plt.close(figure)

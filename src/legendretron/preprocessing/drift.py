@@ -11,6 +11,8 @@ from typing import Any, Self
 
 import numpy as np
 
+from legendretron._internal.printable import one_line
+
 #: A warning needs half of the values and twice the share in the training data (or all values), and a likelihood ratio of
 #: 10,000 against equal shares.
 _MOST, _TIMES, _LESS_LIKELY = 0.5, 2.0, 1e-4
@@ -56,7 +58,7 @@ class Tally:
 
     def __str__(self) -> str:
         """Return a sentence without a full stop."""
-        return f"{self.column}: {self.values:,} of {self.of:,} values {self.words}"
+        return f"{one_line(self.column)}: {self.values:,} of {self.of:,} values {self.words}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the entry of ``--json``."""

@@ -16,6 +16,7 @@ from scipy.special import log_softmax
 
 from legendretron._internal.chunks import chunks_in_cache
 from legendretron._internal.files import write_atomically
+from legendretron._internal.printable import one_line
 from legendretron._internal.validation import check_integer
 from legendretron.diagnostics.decomposition import LEAST_ROWS, Fold, Recalibrated, folds_for, out_of_fold, recalibrate
 from legendretron.diagnostics.intervals import Estimate
@@ -223,7 +224,7 @@ class EvaluationReport:
         errors = class_errors(measured, "model", seed)
         self._measured = measured
         answer = summary(measured, error, watch.found)
-        self.summary = " ".join(sentence for sentence, _ in answer)
+        self.summary = one_line(" ".join(sentence for sentence, _ in answer))
         self.scores: dict[str, dict[str, Estimate]] = {
             one.name: {score: measured.score(key, score) for score in SCORES} for key, one in contestants.items()
         }

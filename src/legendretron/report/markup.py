@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import jinja2
 from markupsafe import Markup
 
+from legendretron._internal.printable import without_controls
 from legendretron.diagnostics.intervals import Estimate
 
 
@@ -162,7 +163,7 @@ def page(**content: Any) -> str:
         content[name.partition(".")[0]] = Markup(templates.loader.get_source(templates, name)[0])
     content |= {name: _glue(content[name]) for name in ("tiles", "content")}
     content["answer"] = [(_glue(sentence), sign) for sentence, sign in content["answer"]]
-    return templates.get_template("page.html").render(**content)
+    return without_controls(templates.get_template("page.html").render(**content))
 
 
 def _glue(text: Any) -> Any:
