@@ -64,6 +64,13 @@ def test_render_only_runs_nothing(run, folder, tmp_path):
     assert (found["asked"], found["runs"]) == (20, 8)
 
 
+def test_without_data_nothing_is_left_behind(run, tmp_path):
+    (tmp_path / "data").mkdir()
+    words = ["table_libsvm", "--data", tmp_path / "data", "--out", tmp_path / "out", *SMALL]
+    assert "no data set of table_libsvm is available" in refused(run, *words)
+    assert [path.name for path in tmp_path.iterdir()] == ["data"]
+
+
 def test_unknown_table(run, tmp_path):
     error = refused(run, "table_nine", "--out", tmp_path, code=2)
     assert "there is no table 'table_nine'; use one of table_auc, figure_training_size," in error

@@ -195,7 +195,6 @@ def sweep(
     if render_only:  # existing results do not depend on the data available now
         data = _find_recorded(experiment, records.values())
     else:
-        store = Store(out)
         data, skipped, too_large = _find_data(experiment, resources, on_download)
     whole = _whole_batches(experiment, data)
     batches = []
@@ -209,8 +208,9 @@ def sweep(
     state.cost = sum(experiment.cost(run) for run in runs)
     state.cost_done = state.cost - sum(experiment.cost(run) for run in missing)
     on_progress(state, None)
-    if render_only:
+    if render_only or not batches:  # without data, nothing is left behind
         return state
+    store = Store(out)
     if n_jobs != 1:  # the longest first, so that no long batch runs alone at the end
         batches.sort(key=lambda batch: -sum(experiment.cost(run) for run in batch.runs))
     for finished in execute_batches(
