@@ -237,6 +237,8 @@ def test_the_target_is_no_feature(run, tables, tmp_path):
     words = ["fit", tables / "iris.csv", "-t", "kind", "-o", tmp_path / "m"]
     for option in ("--features", "--drop"):
         assert f"'{option}': 'kind' is the target" in run(*words, option, "kind", code=2).error
+    error = run(*words, "--features", "sepal width", "--drop", "sepal width", code=1).error
+    assert "--drop names all of --features, 'sepal width'" in error
     words = ["evaluate", tables / "iris.safetensors", tables / "iris.csv", "-t", "sepal width"]
     assert "'--target': 'sepal width' is a feature of the model" in run(*words, code=2).error
 

@@ -149,6 +149,8 @@ def test_bad_files(tmp_path, name):
     ({"drop": ["y"]}, "'y' is the target and cannot be dropped"),
     ({"drop": ["c"]}, "no column 'c'"),
     ({"features": ["A"]}, "no column 'A'; it has 'a', 'b', 'y'"),
+    ({"features": ["a"], "drop": ["a"]}, "feature: drop names all of features, 'a'; name each in one of them only"),
+    ({"drop": ["a", "b"]}, "feature: drop names all there are, 'a', 'b'; leave one of them out"),
 ])  # fmt: skip
 def test_bad_choices(tmp_path, options, message):
     with pytest.raises(ValueError, match=message):

@@ -58,12 +58,19 @@ def choose_names(
     chosen = [name for name in names if name not in special] if features is None else list(dict.fromkeys(features))
     for role, name in (("target", target), ("weight", weight)):
         if name in chosen:
-            raise ValueError(f"{name!r} is the {role} and cannot be a feature too; take it out of features.")
+            raise ValueError(f"{name!r} is the {role} and cannot be a feature too; take it out of {spell('features')}.")
         if name in drop:
             raise ValueError(f"{name!r} is the {role} and cannot be dropped.")
     chosen = [name for name in chosen if name not in drop]
     if not chosen:
-        raise ValueError(f"{place} has no column left for a feature; it has {quoted(names)}.")
+        rest = f"it has {quoted(names)}"
+        if features and drop:
+            rest = (
+                f"{spell('drop')} names all of {spell('features')}, {quoted(features)}; name each in one of them only"
+            )
+        elif drop:
+            rest = f"{spell('drop')} names all there are, {quoted(drop)}; leave one of them out"
+        raise ValueError(f"{place} has no column left for a feature: {rest}.")
     return chosen
 
 
