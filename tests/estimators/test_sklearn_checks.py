@@ -1,6 +1,7 @@
 """scikit-learn's own checks, with nothing marked as expected to fail where strengths are given."""
 
 import pytest
+from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from legendretron import LegendreTronClassifier, MultinomialLogisticClassifier
@@ -32,6 +33,10 @@ def test_scikit_learn_checks(estimator, check):
 @parametrize_with_checks(LONG)
 def test_scikit_learn_checks_of_others(estimator, check):
     skip_repeated_forms(check)
+    if "class_weight_classifiers" in check.func.__name__ and hasattr(estimator, "decay"):
+        # on its 50 rows the paper's recipe takes one step of at most 0.01 an epoch, 0.8 in all as they decay, while features
+        # are not scaled: training ends far from the minimum, with weights or without
+        estimator = clone(estimator).set_params(learning_rate=0.1)
     check(estimator)
 
 
