@@ -359,6 +359,17 @@ def test_labels_are_text_if_those_of_any_part_are(run, tmp_path, monkeypatch, sh
     assert "5, which is not a whole number" in run(*words, code=1).err
 
 
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+@pytest.mark.parametrize("text", [False, True])  # among the features
+def test_files_with_other_ways_to_write_two_labels(run, tmp_path, suffix, text):
+    for number, labels in enumerate(([0, 1], [False, True])):
+        table = pd.DataFrame({"x": np.arange(40) % 7, "y": np.array(labels)[np.arange(40) % 2]})
+        write(table.assign(color=["red", "blue"] * 20) if text else table, tmp_path / f"{number}{suffix}")
+    error = run(*quick_fit(tmp_path)[:1], tmp_path, *quick_fit(tmp_path)[2:], code=1).error
+    assert str(tmp_path / f"0{suffix}") in error
+    assert str(tmp_path / f"1{suffix}") in error
+
+
 @pytest.mark.parametrize("at", [3, 33])
 def test_a_word_among_numbers_is_a_bad_row_wherever_it_is(run, tmp_path, monkeypatch, at):
     monkeypatch.setattr("legendretron.datasets.tables.ROWS_AT_ONCE", 10)

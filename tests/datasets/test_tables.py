@@ -131,6 +131,7 @@ BAD = {
     "words": ("a,city,y\n1,Rom,u\n2,Bern,v\n", "t.csv", "'city' .such as 'Rom'., the .* line 2; correct .* .drop='city'"),
     "infinite": ("a,b,y\n1,inf,u\n2,3,v\n", "t.csv", "infinite values, .* in columns of .*: 'b', the first in line 2"),
     "regression": ("a,y\n1,0.5\n2,1.5\n", "t.csv", "target column 'y' of .* holds 0.5, which is not a whole number"),
+    "true and numbers": ("a,y\n1,1\n2,true\n3,False\n", "t.csv", "true and false in some .* such as 'true' and '1'; "),
     "target only": ("y\nu\nv\n", "t.csv", "no column left for a feature"),
 }  # fmt: skip
 

@@ -106,7 +106,7 @@ def test_true_and_false_are_numbers(folder, tmp_path):
 def test_labels_weights_and_single_precision(folder, y, kind):
     X, w = np.arange(12, dtype=np.float32).reshape(6, 2), np.linspace(0.5, 1, 6)
     original = as_source((X, np.array(y * 3), w))
-    (ours,) = spool.Spool(original, np.array).batches()
+    (ours,) = spool.Spool(original, lambda labels, _: np.array(labels)).batches()
     (theirs,) = original.batches()
     assert (ours.X.dtype, ours.y.dtype.kind) == (np.float32, kind)
     for name in ("X", "y", "weight", "row_numbers"):

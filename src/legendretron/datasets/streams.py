@@ -288,9 +288,10 @@ def open_source(
 
 def keep_rows(source: BlockSource, parts: TableParts, target: str | None, dtype: Any = None) -> Spool:
     """Read all rows of the files of a table once, and keep them as numbers in temporary files."""
-    others = f" and {len(parts.files) - 1} other files" if len(parts.files) > 1 else ""
+    more = len(parts.files) - 1
+    others = f" and {more} other file{'s' if more > 1 else ''}" if more else ""
     of_what = f"target column {target!r} of {str(parts.files[0])!r}{others}"
-    return Spool(source, lambda labels: type_labels(labels, of_what), dtype)
+    return Spool(source, lambda labels, origins: type_labels(labels, of_what, origins), dtype)
 
 
 def text_files(parts: TableParts, text: TextOptions = GUESS) -> list[TextFile]:

@@ -286,13 +286,36 @@ def without_faults(
     return frame.drop(frame.index[list(faults)]) if faults else frame, faults
 
 
-def type_labels(labels: Any, name: str) -> np.ndarray:
+def type_labels(labels: Any, name: str, origins: Sequence[str] = ()) -> np.ndarray:
     """Labels as integers, booleans or strings; texts are numbers or booleans if all of them are.
 
-    ``name`` says in messages where they stand.
+    ``name`` says in messages where they stand, and ``origins`` in which file each was met first.
     """
+    _check_one_kind(labels, name, origins)
     is_text = isinstance(labels, list) and labels and all(isinstance(label, str) for label in labels)
     return _labels(_parse_labels(labels) if is_text else labels, name)
+
+
+def _check_one_kind(labels: Any, name: str, origins: Sequence[str]) -> None:
+    """Raise a ``ValueError`` for labels that are true and false in some rows, 1 and 0 in others: as text, four classes."""
+    kinds = [_is_truth(label) for label in labels] if isinstance(labels, list) else []
+    if {*kinds} != {True, False}:
+        return
+    shown = [
+        f"{labels[place]!r}" + (f" in {origins[place]}" if len({*origins}) > 1 else "")
+        for place in (kinds.index(True), kinds.index(False))
+    ]
+    raise ValueError(
+        f"{name} holds true and false in some rows and numbers in others, such as {' and '.join(shown)}; write one or the "
+        "other."
+    )
+
+
+def _is_truth(label: Any) -> bool | None:
+    """True for true and false, False for a whole number, None for any other label."""
+    if isinstance(label, str):
+        return True if label.lower() in ("true", "false") else False if _WHOLE.fullmatch(label) else None
+    return isinstance(label, bool)
 
 
 def has_only_numbers(table: Table, *, gaps: bool = False) -> bool:

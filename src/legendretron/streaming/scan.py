@@ -115,7 +115,7 @@ def scan(
     rows: dict[Any, int] = {}
     weights: dict[Any, float] = {}
     moments: Moments | None = None
-    single, sparse, kinds = True, False, set()
+    single, sparse, kinds = True, False, dict[str, str]()  # of labels, and where each was met first
     for batch in read_ahead(map(check, source.batches(shard=shard))):
         if moments is None:
             moments = Moments(batch.X.shape[1])
@@ -131,10 +131,11 @@ def scan(
         single &= batch.X.dtype == np.float32
         weight = np.ones(len(batch)) if batch.weight is None else batch.weight
         labels, inverse = np.unique(_plain_labels(batch), return_inverse=True)
-        kinds.add(labels.dtype.kind)
-        if not any(kinds <= alike for alike in _ALIKE):
+        kinds.setdefault(labels.dtype.kind, batch.origin)
+        if not any(kinds.keys() <= alike for alike in _ALIKE):
             raise ValueError(
-                f"{batch.origin or 'a batch'} has labels of another type ({labels.dtype}) than batches before it; use one."
+                f"{batch.origin or 'a batch'} has labels of another type ({labels.dtype}) than "
+                f"{next(iter(kinds.values())) or 'batches before it'}; use one."
             )
         if factors is not None:
             weight = weight * np.array([factors.get(label, 1.0) for label in labels.tolist()])[inverse]
@@ -152,7 +153,7 @@ def scan(
         what = "no rows" if moments is None else "no row with a positive weight"
         raise ValueError(f"source has {what}.")
     classes = np.array(sorted(rows), dtype=object if "O" in kinds else None)
-    if kinds <= _NUMBERS and kinds != {"f"}:
+    if kinds.keys() <= _NUMBERS and kinds.keys() != {"f"}:
         classes = classes.astype(np.int64)
     in_order = classes.tolist()
     return Summary(

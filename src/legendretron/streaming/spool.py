@@ -37,7 +37,9 @@ class Spool(BlockSource):
     temporary files go; there must be room for 8 bytes for each number, or for 4 if ``dtype``, that of the fit, is float32.
     """
 
-    def __init__(self, source: BlockSource, type_labels: Callable[[list[Any]], np.ndarray], dtype: Any = None) -> None:
+    def __init__(
+        self, source: BlockSource, type_labels: Callable[[list[Any], list[str]], np.ndarray], dtype: Any = None
+    ) -> None:
         self.feature_names = source.feature_names
         asked = os.environ.get(SPOOL_FOLDER) or None
         try:
@@ -54,7 +56,7 @@ class Spool(BlockSource):
                     if stopped.is_set():
                         break
                     if len(batch):
-                        y = None if batch.y is None else labels.find(batch.y)
+                        y = None if batch.y is None else labels.find(batch.y, batch.origin)
                         kept = in_precision(replace(batch, y=y), dtype, source.feature_names)
                         blocks.append(_write(file, path, kept))
             return blocks
@@ -69,7 +71,8 @@ class Spool(BlockSource):
                     raise
             self._blocks = [block for part in parts for block in part]
             self.n_blocks = len(self._blocks)
-            self._labels = type_labels(list(labels.places)) if labels.places else np.empty(0)
+            known = [label for _, label in labels.places]
+            self._labels = type_labels(known, labels.origins) if known else np.empty(0)
         except BaseException as error:
             self.close()
             if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -140,12 +143,15 @@ class _Labels:
     """Labels in the order in which they were met, by several threads."""
 
     def __init__(self) -> None:
-        self.places: dict[Any, int] = {}
+        self.places: dict[tuple[bool, Any], int] = {}  #: by whether they are true or false, which equal 1 and 0
+        self.origins: list[str] = []  #: where each was met first
         self._lock = threading.Lock()
 
-    def find(self, labels: np.ndarray) -> np.ndarray:
+    def find(self, labels: np.ndarray, origin: str) -> np.ndarray:
         """Places of labels, to which new ones are added; -1 for those that are missing."""
         codes, different = pandas.factorize(labels)
         with self._lock:
-            places = [self.places.setdefault(label, len(self.places)) for label in different.tolist()]
+            keys = [(isinstance(label, bool), label) for label in different.tolist()]
+            places = [self.places.setdefault(key, len(self.places)) for key in keys]
+            self.origins += [origin] * (len(self.places) - len(self.origins))
         return np.array([*places, -1], dtype=np.int32)[codes]
