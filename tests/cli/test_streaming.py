@@ -370,6 +370,22 @@ def test_files_with_other_ways_to_write_two_labels(run, tmp_path, suffix, text):
     assert str(tmp_path / f"1{suffix}") in error
 
 
+@pytest.mark.parametrize("text", [False, True])  # among the features
+def test_codes_in_a_later_file(run, tmp_path, text):
+    """In memory they would be categories; nothing in the first rows tells that they are no numbers."""
+    for number, form in enumerate(("{}", "{:03}")):
+        table = pd.DataFrame(
+            {"zip": [form.format(100 * (1 - number) + row % 7) for row in range(40)], "y": [0, 1] * 20}
+        )
+        write(table.assign(color=["red", "blue"] * 20) if text else table, tmp_path / f"{number}.csv")
+    words = ["fit", tmp_path, *quick_fit(tmp_path)[2:]]
+    error = run(*words, code=1).error
+    assert f"'{tmp_path / '1.csv'}', line 2: column 'zip' holds '000'" in error
+    assert "give --categorical zip if they are names, or --numeric zip" in error
+    assert run(*words, "--numeric", "zip", "--json").json["features"] == (3 if text else 1)
+    assert run(*words, "--categorical", "zip", "--json").json["features"] == (16 if text else 14)
+
+
 @pytest.mark.parametrize("at", [3, 33])
 def test_a_word_among_numbers_is_a_bad_row_wherever_it_is(run, tmp_path, monkeypatch, at):
     monkeypatch.setattr("legendretron.datasets.tables.ROWS_AT_ONCE", 10)

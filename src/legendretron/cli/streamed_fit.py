@@ -24,6 +24,7 @@ from legendretron.datasets.tables import (
     has_only_numbers,
     numbers_among,
     read_in_chunks,
+    whole_numbers_among,
     without_faults,
 )
 from legendretron.datasets.text_form import TextForm
@@ -97,14 +98,14 @@ def fit_in_batches(
     """
     target, skip_bad_rows, files = options.target, options.skip_bad_rows, text_files(parts, options.text)
     estimator.set_params(verbose=0 if terminal.quiet else 1)
-    encoded = _encode(terminal, options, parts)
+    encoded, whole = _encode(terminal, options, parts)
     if encoded is not None:
         source: Source = keep_rows(encoded, parts, target, estimator.dtype)
     else:
         missing_labels = str(options.missing_labels)
         source = open_source(
             parts, target, files=files, features=options.features or None, drop=options.drop, text=options.text,
-            skip_bad_rows=skip_bad_rows, missing=str(options.missing), dtype=estimator.dtype,
+            skip_bad_rows=skip_bad_rows, missing=str(options.missing), dtype=estimator.dtype, whole=whole,
             # without a label, a row is bad, if some may be
             missing_labels=None if missing_labels == "error" and skip_bad_rows else missing_labels,
         )  # fmt: skip
@@ -130,11 +131,14 @@ def fit_in_batches(
     return scores, None if encoded is None else encoded.encoder, list(dict.fromkeys(forms))
 
 
-def _encode(terminal: Terminal, options: FitOptions, parts: TableParts) -> EncodedSource | None:
-    """The rows of a table that is to be encoded, as its first rows tell; None if it holds numbers only."""
+def _encode(terminal: Terminal, options: FitOptions, parts: TableParts) -> tuple[EncodedSource | None, list[str]]:
+    """The rows of a table that is to be encoded, as its first rows tell, or None if it holds numbers only.
+
+    Also the columns of which these rows hold whole numbers that may be codes: the others must not have leading zeros.
+    """
     target = options.target
     if target is None or parts.format == "libsvm":
-        return None
+        return None, []
     categorical, numeric = options.categorical or [], options.numeric or []
     columns: dict[str, Any] = {"features": options.features or None, "drop": options.drop, "text": options.text}
     # rows without a label are left out here; where they are not allowed, the passes that follow say so
@@ -146,19 +150,20 @@ def _encode(terminal: Terminal, options: FitOptions, parts: TableParts) -> Encod
     as_text = list(dict.fromkeys([*categorical, *codes_among(first)]))
     if first.form is not None:
         first = replace(first, X=_without_few_words(first, as_text, options.skip_bad_rows))
+    whole = [name for name in whole_numbers_among(first) if name not in [*as_text, *numeric]]
     if not as_text and has_only_numbers(first, gaps=True) and not first.X.isna().all().any():
         with suppress(ValueError):  # what is wrong with the rows is said by the passes that follow
             for note in TableEncoder().partial_fit(first.X).notes_:
                 terminal.warning(note)
-        return None
+        return None, whole
     encoder = TableEncoder(categorical=categorical, max_categories=options.max_categories)
     encoded = EncodedSource(
         parts, target, encoder, skip_bad_rows=options.skip_bad_rows, numbers=numbers_among(first), **columns,
-        as_text=as_text, missing=str(options.missing), missing_labels=str(options.missing_labels),
+        as_text=as_text, missing=str(options.missing), missing_labels=str(options.missing_labels), whole=whole,
     )  # fmt: skip
     for note in encoder.notes_:
         terminal.warning(note)
-    return encoded
+    return encoded, whole
 
 
 def _without_few_words(table: Table, as_text: list[str], most: int) -> Any:

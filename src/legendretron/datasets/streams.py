@@ -14,13 +14,14 @@ import numpy as np
 from legendretron._internal.extras import arrow, arrow_datasets, import_extra
 from legendretron._internal.parameters import spell
 from legendretron.datasets.libsvm import LibsvmSource
-from legendretron.datasets.table_files import TYPED, header_of
+from legendretron.datasets.table_files import TYPED, header_of, refuse_codes
 from legendretron.datasets.tables import TableParts, check_no_names, choose_columns, find_parts, type_labels
 from legendretron.datasets.text_file import TextFile, join_batches, place_of_row
 from legendretron.datasets.text_form import (
     GUESS,
     TextForm,
     TextOptions,
+    cast_numbers,
     clean_texts,
     marks_for,
     numbers_and_words,
@@ -108,8 +109,10 @@ class TextSource(BlockSource):
         missing: Collection[str],
         *,
         skip_bad_rows: int = 0,
+        whole: Sequence[str] = (),
     ) -> None:
         self._files, self._target, self._missing, self._skips = list(files), target, missing, skip_bad_rows > 0
+        self._whole = frozenset(whole).intersection(features)
         self.feature_names, self.n_blocks = tuple(features), len(files)
         self._hold_truth: dict[str, bool] = {}  # whether a column holds true and false, not numbers
 
@@ -120,12 +123,15 @@ class TextSource(BlockSource):
         columns = [*names, *([] if self._target is None else [self._target])]
         done = 0
         batches = file.batches(
-            columns, numbers=names, missing=self._missing, bad_lines=bad_lines if self._skips else None
+            columns,
+            numbers=[name for name in names if name not in self._whole],
+            missing=self._missing,
+            bad_lines=bad_lines if self._skips else None,
         )
         # the batches of the parser are small, and each takes its time, here and in every pass that follows
         for table in join_batches(batches, max(1, min(_ROWS, _NUMBERS // len(columns)))):
             (records,) = table.combine_chunks().to_batches()
-            X, words = self._features(records.select(names), file)
+            X, words = self._features(records.select(names), file, done)
             faults = {first + done + row: word for row, word in words.items()}
             y = None
             if self._target is not None:
@@ -139,7 +145,7 @@ class TextSource(BlockSource):
         if bad_lines:
             yield bad_rows(block, file.path, file.form, {-line: fault for line, fault in bad_lines.items()}, len(names))
 
-    def _features(self, records: Any, file: TextFile) -> tuple[np.ndarray, dict[int, str]]:
+    def _features(self, records: Any, file: TextFile, first_row: int) -> tuple[np.ndarray, dict[int, str]]:
         """Numbers, NaN where there is none; and the first text of each row that is no number."""
         names, first = records.schema.names, dict[int, str]()
         if not any(map(arrow.types.is_string, records.schema.types)):
@@ -147,14 +153,25 @@ class TextSource(BlockSource):
             for name, numbers in zip(names, X.T, strict=True):
                 self._check_kind(file, name, numbers)
             return without_marks(X, self._missing), first
-        X = np.empty(records.shape)
+        X, plain = np.empty(records.shape), file.form.decimal == "." and file.form.thousands is None
         for name, column, numbers in zip(names, records.columns, X.T, strict=True):
-            clean = clean_texts(column, self._missing)
-            if (truth := truth_values(clean)) is not None:
-                numbers[:] = truth.cast(arrow.uint8()).to_numpy(zero_copy_only=False)
+            truth = None
+            if not arrow.types.is_string(column.type):
+                numbers[:] = column.to_numpy(zero_copy_only=False)
             else:
-                numbers[:], words = numbers_and_words(clean.to_pandas(), file.form, name)
-                first = words | first
+                clean, found = column, cast_numbers(column) if plain else None
+                if found is None:  # gaps, white space, words
+                    clean = clean_texts(column, self._missing)
+                    found = cast_numbers(clean) if plain else None
+                if name in self._whole:
+                    refuse_codes(clean, name, file, first_row)
+                if found is not None:
+                    numbers[:] = found
+                elif (truth := truth_values(clean)) is not None:
+                    numbers[:] = truth.cast(arrow.uint8()).to_numpy(zero_copy_only=False)
+                else:
+                    numbers[:], words = numbers_and_words(clean.to_pandas(), file.form, name)
+                    first = words | first
             self._check_kind(file, name, numbers, truth is not None)
         return without_marks(X, self._missing), first
 
@@ -209,6 +226,7 @@ def open_source(
     missing: str = "impute",
     missing_labels: str | None = None,
     dtype: Any = None,
+    whole: Sequence[str] = (),
 ) -> Source:
     """Open the files of a table, which are read in batches, again and again.
 
@@ -216,7 +234,8 @@ def open_source(
     before any work. CSV, TSV and JSON lines are read once, into temporary files that can be read faster, see
     :class:`~legendretron.streaming.spool.Spool`; ``dtype`` is that of the features there, if it is given. Rows with gaps are
     left out if ``missing`` is "drop-rows"; for ``missing_labels`` see
-    :class:`~legendretron.streaming.source.CompleteRows`.
+    :class:`~legendretron.streaming.source.CompleteRows`. In the columns ``whole`` of a text file, a number with a zero before
+    other digits is an error: it may be a code.
     """
     if (missing_labels is not None or missing == "drop-rows") and parts.format != "libsvm":
         every = open_source(
@@ -228,6 +247,7 @@ def open_source(
             text=text,
             skip_bad_rows=skip_bad_rows,
             dtype=dtype,
+            whole=whole,
         )
         return CompleteRows(every, missing_labels, drop_gaps=missing == "drop-rows")
     if weight is not None and parts.format != "parquet":
@@ -243,7 +263,8 @@ def open_source(
             if lacking:
                 raise ValueError(f"{str(file.path)!r} has no column {lacking[0]!r}, which {str(files[0].path)!r} has.")
         marks = marks_for(files[0].form, text.na)
-        return keep_rows(TextSource(files, target, chosen, marks, skip_bad_rows=skip_bad_rows), parts, target, dtype)
+        texts = TextSource(files, target, chosen, marks, skip_bad_rows=skip_bad_rows, whole=whole)
+        return keep_rows(texts, parts, target, dtype)
     if text.na:
         raise ValueError(
             f"{spell('na_values', text.na[0])} applies to text files, and to tables that are read as a whole; leave "

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 from legendretron._internal.columns import check_names
 from legendretron._internal.extras import arrow, compute, import_extra, pandas, parquet
-from legendretron._internal.parameters import check_choice
+from legendretron._internal.parameters import check_choice, spell
 from legendretron.datasets.compressed import open_compressed
-from legendretron.datasets.text_file import TextFile, join_batches
+from legendretron.datasets.text_file import TextFile, join_batches, place_of_row
 from legendretron.datasets.text_form import (
     GUESS,
     TextForm,
@@ -174,6 +174,7 @@ class Wanted:
     n_features: int | None = None  #: of LIBSVM text
     numeric: Sequence[str] | None = None  #: columns of digits with leading zeros that are numbers; None: all are
     numbers: Sequence[str] = ()  #: columns in which text is a fault of the row
+    whole: Sequence[str] = ()  #: columns of whole numbers so far; one with a zero before other digits is an error
 
     @property
     def only_kept(self) -> list[str]:
@@ -248,8 +249,29 @@ def read_frames(
     file = TextFile.open(path, kind, wanted.text)
     batches = file.batches(bad_lines=bad_lines)
     schema = arrow.schema([(name, arrow.string()) for name in file.names])
+    done = 0
     for table in [arrow.Table.from_batches(batches, schema)] if rows is None else join_batches(batches, rows):
+        for name in wanted.whole:
+            refuse_codes(compute.utf8_trim_whitespace(table[name]), name, file, done)
+        done += table.num_rows
         yield _type_table(table, file.form, wanted)
+
+
+def refuse_codes(texts: Any, name: str, file: TextFile, first_row: int) -> None:
+    """Raise a ``ValueError`` if a number in a column of whole ones is written with a zero before it, as codes are.
+
+    Texts have no white space at their ends.
+    """
+    longer = compute.greater(compute.binary_length(texts), 1)
+    if not compute.any(compute.and_(longer, compute.starts_with(texts, "0"))).as_py():
+        return
+    place = compute.index(compute.match_substring_regex(texts, "^0[0-9]+$"), True).as_py()
+    if place >= 0:
+        raise ValueError(
+            f"{str(file.path)!r}, {place_of_row(file.path, first_row + place, file.form)}: column {name!r} holds "
+            f"{texts[place].as_py()!r}, with a zero before other digits as in a code, but the first rows of the table hold "
+            f"numbers there; give {spell('categorical', name)} if they are names, or {spell('numeric', name)}."
+        )
 
 
 def _type_table(table: Any, form: TextForm, wanted: Wanted) -> FileRows:

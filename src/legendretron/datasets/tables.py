@@ -187,6 +187,14 @@ def codes_among(table: Table) -> list[str]:
     return [name for name in texts if all(str(text).isdigit() for text in table.X[name].dropna().unique())]
 
 
+def whole_numbers_among(table: Table) -> list[str]:
+    """Names of the features of a text file that are whole numbers from 0 up, as codes without leading zeros are."""
+    if table.form is None:
+        return []
+    numbers = {name: table.X[name].to_numpy(dtype=np.float64, na_value=np.nan) for name in numbers_among(table)}
+    return [name for name, own in numbers.items() if not ((own < 0) | (own != np.floor(own)) & ~np.isnan(own)).any()]
+
+
 def columns_of(
     path: Path,
     read: FileRows,

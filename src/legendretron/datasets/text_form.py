@@ -122,13 +122,13 @@ def type_text(
 ) -> Any:
     """Return a column of a text file as an array: numbers, or true and false, if all texts are, else text."""
     plain = not as_text and form.decimal == "." and form.thousands is None
-    if plain and (numbers := _cast(texts)) is not None and not (codes and _hold_codes(texts)):
+    if plain and (numbers := cast_numbers(texts)) is not None and not (codes and _hold_codes(texts)):
         return without_marks(numbers, missing)
     clean = clean_texts(texts, missing)
     if not as_text and not (codes and _hold_codes(clean)):
         if clean.null_count == len(clean):
             return np.full(len(clean), np.nan)
-        if plain and (numbers := _cast(clean)) is not None:
+        if plain and (numbers := cast_numbers(clean)) is not None:
             return without_marks(numbers, missing)
         if (truth := truth_values(clean)) is not None:
             return truth.to_pandas().array
@@ -173,8 +173,8 @@ def _numbers_among(marks: Collection[str]) -> np.ndarray:
     return numbers[np.isfinite(numbers)]
 
 
-def _cast(texts: Any) -> np.ndarray | None:
-    """Numbers; None if not all texts are."""
+def cast_numbers(texts: Any) -> np.ndarray | None:
+    """Numbers of an array of text, with a decimal point; None if not all texts are."""
     try:
         numbers: np.ndarray = texts.cast(arrow.float64()).to_numpy()
     except arrow.ArrowInvalid:
