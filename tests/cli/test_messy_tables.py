@@ -245,7 +245,12 @@ def test_formats_that_are_not_read(run, tmp_path, monkeypatch):
     assert "us.dta' does not tell its format; give one of csv, " in error
     (tmp_path / "us.jsonl").write_text('{"a": 1, "y": "u"}\nnot JSON\n')
     assert (
-        "us.jsonl' is not JSON with an object in each line" in run("fit", tmp_path / "us.jsonl", *words, code=1).error
+        "us.jsonl' is not JSON with an object in each line: line 2: Expecting value"
+        in run("fit", tmp_path / "us.jsonl", *words, code=1).error
     )
+    (tmp_path / "us.jsonl").write_text('[{"a": 1, "y": "u"}, {"a": 2, "y": "v"}]')
+    for more in ([], ["--stream"]):
+        error = run("fit", tmp_path / "us.jsonl", *words, *more, code=1).error
+        assert "line 1 holds an array. Write each row in a line of its own" in error
     (tmp_path / "us.feather").write_text("a,y\n1,u\n")
     assert "us.feather' is damaged or not a Feather file" in run("fit", tmp_path / "us.feather", *words, code=1).error

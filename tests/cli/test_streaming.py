@@ -338,6 +338,18 @@ def test_json_lines_unlike_the_first(run, tmp_path):
     assert run(*words, "--drop", "late", "--json").json["features"] == 1
 
 
+def test_json_lines_unlike_those_before_are_located_in_the_file(run, tmp_path):
+    lines = [f'{{"x": {i % 7}, "y": "{"ab"[i % 2]}", "long": "{"long" * 100}"}}' for i in range(3000)]
+    words = ["fit", tmp_path / "t.jsonl", "-t", "y", "-o", tmp_path / "m", "--stream", "--drop", "long", "--alpha", 1]
+    for line, fault in (
+        ('{"x": "oops", "y": "a"}', "column 'x' holds 'oops', which is not a number"),
+        ('{"x": 1, "y": 2}', "column 'y' holds 2, which is not text"),
+        ('{"x": 1, "x": 2, "y": "a"}', "a name occurs twice"),
+    ):
+        (tmp_path / "t.jsonl").write_text("\n".join([*lines, line]))
+        assert f"'{tmp_path / 't.jsonl'}', line 3001: {fault}" in run(*words, code=1).error
+
+
 def test_a_column_without_values_is_left_out(run, tmp_path):
     (tmp_path / "t.csv").write_text("a,b,y\n" + "".join(f"{row % 7},,{row % 2}\n" for row in range(40)))
     words = quick_fit(tmp_path, "--json")

@@ -14,7 +14,7 @@ import numpy as np
 from legendretron._internal.extras import arrow, arrow_datasets, import_extra
 from legendretron._internal.parameters import spell
 from legendretron.datasets.libsvm import LibsvmSource
-from legendretron.datasets.table_files import TYPED, header_of, refuse_codes
+from legendretron.datasets.table_files import TYPED, find_json_fault, header_of, json_kind, refuse_codes
 from legendretron.datasets.tables import TableParts, check_no_names, choose_columns, find_parts, type_labels
 from legendretron.datasets.text_file import TextFile, join_batches, place_of_row
 from legendretron.datasets.text_form import (
@@ -209,6 +209,21 @@ def bad_rows(block: int, path: Path, form: TextForm | None, faults: Mapping[int,
     return batch_of(path, form, X, y, np.array([*by_number]), by_number)
 
 
+class JSONSource(ArrowSource):
+    """JSON lines; where one cannot be read, pyarrow counts from the beginning of a block, which nobody knows."""
+
+    def read_block(self, block: int) -> Iterator[Batch]:
+        """See :class:`ArrowSource`."""
+        try:
+            yield from super().read_block(block)
+        except ValueError as error:
+            path = Path(self._blocks[block].fragment.path)
+            kinds = {name: json_kind(self._schema.field(name).type) for name in self._columns}
+            if (fault := find_json_fault(path, kinds)) is None:
+                raise
+            raise ValueError(f"{str(path)!r}, {fault}; mend the line, or leave it out.") from error
+
+
 #: What pyarrow calls the formats that it reads in batches.
 _DATASETS = {"parquet": "parquet", "feather": "feather", "jsonl": "json"}
 
@@ -302,7 +317,8 @@ def open_source(
             f"they are read in batches; leave it out, as {spell('drop', late[0])}, or write it there, as null."
         )
     label, weights = (None if name is None else there[name] for name in (target, weight))
-    source = ArrowSource(opened, target=label, weight=weights, features=[there[name] for name in chosen])
+    kind = JSONSource if parts.format == "jsonl" else ArrowSource
+    source = kind(opened, target=label, weight=weights, features=[there[name] for name in chosen])
     source.feature_names = tuple(chosen)
     return keep_rows(source, parts, target, dtype) if parts.format == "jsonl" else source
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import reprlib
 import warnings
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,7 +66,11 @@ def _reading(path: Path, kind: str) -> Iterator[None]:
         raise ValueError(f"{str(path)!r} is damaged or not {TYPED[kind]}: {error}") from error
     except ValueError as error:
         if kind == "jsonl" and type(error) is ValueError and repr(str(path)) not in str(error):  # pandas' own
-            raise ValueError(f"{str(path)!r} is not JSON with an object in each line: {error}.") from error
+            fault = find_json_fault(path) or error
+            raise ValueError(
+                f"{str(path)!r} is not JSON with an object in each line: {fault}. Write each row in a line of its own, "
+                "without an array around them, as pandas' to_json(orient='records', lines=True) does."
+            ) from error
         raise
 
 
@@ -101,10 +107,61 @@ def _json_frames(file: Any, rows: int | None) -> Iterator[Any]:
             precise_float=True,
         ) as frames:  # fmt: skip
             if rows is not None:
-                yield from frames
+                yield from map(_check_objects, frames)
                 return
-            parts = [*frames]
+            parts = [*map(_check_objects, frames)]
     yield pandas.concat(parts, ignore_index=True) if len(parts) > 1 else next(iter(parts), pandas.DataFrame())
+
+
+def _check_objects(frame: Any) -> Any:
+    """Return the frame if all lines were objects: the columns of an array have numbers for names."""
+    if not all(isinstance(name, str) for name in frame.columns):
+        raise ValueError("there is an array or a single value")
+    return frame
+
+
+#: Kinds of values in JSON, by the types that Python reads.
+_JSON_KINDS = {
+    bool: "true or false",
+    int: "a number",
+    float: "a number",
+    str: "text",
+    list: "an array",
+    dict: "an object",
+}
+
+
+def json_kind(type_: Any) -> str | None:
+    """Return the kind of the values of a column in JSON by its type in Arrow, as :func:`find_json_fault` calls it."""
+    types = arrow.types
+    if types.is_boolean(type_):
+        return "true or false"
+    if types.is_integer(type_) or types.is_floating(type_):
+        return "a number"
+    return "text" if types.is_string(type_) else None
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(found := dict(pairs)) < len(pairs):
+        raise ValueError("a name occurs twice")
+    return found
+
+
+def find_json_fault(path: Path, kinds: Mapping[str, str | None] | None = None) -> str | None:
+    """Return where and why JSON lines cannot be read: a line that is no object, or a column of another kind than is given."""
+    with open_compressed(path) as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                row = json.loads(line, object_pairs_hook=_object) if line.strip() else {}
+            except ValueError as error:
+                return f"line {number}: {getattr(error, 'msg', error)}"
+            if not isinstance(row, dict):
+                return f"line {number} holds {_JSON_KINDS.get(type(row), 'null')}"
+            for name, kind in (kinds or {}).items():
+                value = row.get(name)
+                if value is not None and kind is not None and _JSON_KINDS[type(value)] != kind:
+                    return f"line {number}: column {name!r} holds {reprlib.repr(value)}, which is not {kind}"
+    return None
 
 
 def _sheet_parts(whole: Any, rows: int | None) -> Iterator[Any]:
