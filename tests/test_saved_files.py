@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from legendretron.tuning.wrong_labels import FoundNoise
 
 import legendretron
 from legendretron import LegendreCalibrator, MultinomialLogisticClassifier, TableClassifier
@@ -27,7 +28,6 @@ from legendretron.losses import CanonicalLoss, load_loss, save_loss
 from legendretron.training.checkpoint import load_checkpoint, save_checkpoint
 from legendretron.tuning.problem import Candidate
 from legendretron.tuning.table import Tuning
-from legendretron.tuning.wrong_labels import FoundNoise
 from tests.catalogue import make_link, normal
 from tests.estimators.tiny_models import FITTED
 from tests.saved_files import forge, read

@@ -28,6 +28,7 @@ from legendretron._internal.version import __version__
 if TYPE_CHECKING:
     from legendretron.diagnostics import canonicality, properness
     from legendretron.estimators import (
+        LabelNoiseWarning,
         LegendreCalibrator,
         LegendreNetClassifier,
         LegendreTronClassifier,
@@ -57,6 +58,7 @@ else:
             "calibration": (),
             "preprocessing": ("TableEncoder",),
             "estimators": (
+                "LabelNoiseWarning",
                 "LegendreCalibrator",
                 "LegendreNetClassifier",
                 "LegendreTronClassifier",
@@ -75,6 +77,7 @@ __all__ = [
     "CanonicalLoss",
     "CompositeLink",
     "EvaluationReport",
+    "LabelNoiseWarning",
     "LegendreCalibrator",
     "LegendreNetClassifier",
     "LegendreTronClassifier",

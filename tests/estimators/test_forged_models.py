@@ -101,8 +101,8 @@ FORGERIES = {
         for name, value in (("alpha", None), ("link_alpha", True), ("model", "probit"), ("steps", 0), ("chosen", 1))
     },
     # noise
-    "a plan too short": ("rate", setting("label_noise", "plan", to=[0.1]), "label noise must be 6 numbers"),
-    "an interval upside down": ("rate", setting("label_noise", "plan", to=[0.1, 1, 0, 0.3, 0.4, 0.3]), "must have shares"),
+    "a floor of everything": ("rate", setting("label_noise", "floor", to=1.0), "shares below 1"),
+    "an interval upside down": ("rate", setting("label_noise", "low", to=1.5), "must have an interval"),
     "a matrix of no probabilities": ("matrix", filling("label_noise", "matrix", value=-1.0), "must contain probabilities"),
     # classes
     "classes twice": ("softmax", setting("classes", "values", to=[0, 1, 1]), "values must be sorted and different"),

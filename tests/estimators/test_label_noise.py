@@ -1,6 +1,7 @@
 """Wrong labels: found, given or learned in training, and what a fitted model says about them."""
 
 import pickle
+import warnings
 
 import numpy as np
 import onnxruntime
@@ -10,8 +11,9 @@ import scipy.sparse
 from sklearn.base import clone
 from sklearn.model_selection import GroupKFold
 
-from legendretron import LegendreTronClassifier, MultinomialLogisticClassifier
+from legendretron import LabelNoiseWarning, LegendreTronClassifier, MultinomialLogisticClassifier
 from legendretron.estimators.label_posterior import calibrate_on_labels, label_posterior
+from legendretron.estimators.numpy_predictor import load_predictor
 from tests.given import GIVEN
 
 FAST = {**GIVEN, "max_epochs": 20, "random_state": 0, "batch_size": 32}
@@ -182,7 +184,7 @@ def test_given_strengths_and_auto_say_why_there_is_no_rate():
     clf = LegendreTronClassifier(**FAST).fit(X_NOISY, Y_NOISY)
     plain = LegendreTronClassifier(**FAST, label_noise=None).fit(X_NOISY, Y_NOISY)
     for name in ("noise_rate_", "noise_rate_interval_", "noise_matrix_"):
-        with pytest.raises(AttributeError, match=r"penalties or class_weight were given.*label_noise='symmetric'"):
+        with pytest.raises(AttributeError, match=r"penalties were given.*label_noise='symmetric'"):
             getattr(clf, name)
     np.testing.assert_array_equal(clf.predict_proba(X_NOISY), plain.predict_proba(X_NOISY))
     np.testing.assert_array_equal(clf.predict_proba_observed(X_NOISY), clf.predict_proba(X_NOISY))
@@ -356,7 +358,7 @@ def test_partial_fit_starts_where_a_fit_with_noise_ended():
     X, y, _ = noisy_data(0.2)
     clf = MultinomialLogisticClassifier(label_noise="symmetric", cv=2, learning_rate=1e-12, random_state=0).fit(X, y)
     before = clf.coef_
-    assert clf._noise.rates.temperature > 1.1
+    assert clf._noise.temperature > 1.1
     np.testing.assert_allclose(clf.partial_fit(X[:2], y[:2]).coef_, before, rtol=1e-6)
 
 
@@ -394,7 +396,7 @@ def test_a_fit_that_was_stopped_after_the_choice_has_the_same_noise(tmp_path, mo
     monkeypatch.setattr("legendretron.estimators.settings.tune", refuse)
     resumed = stopped.fit(X_NOISY, Y_NOISY)
     assert not path.with_name("checkpoint.strengths").exists()
-    assert resumed._noise.rates == found._noise.rates
+    np.testing.assert_equal(vars(resumed._noise), vars(found._noise))
     np.testing.assert_array_equal(resumed.noise_matrix_, found.noise_matrix_)
     np.testing.assert_allclose(resumed.predict_proba(X_NOISY), found.predict_proba(X_NOISY), atol=1e-3)
 
@@ -436,9 +438,16 @@ def test_onnx_predicts_true_labels(tmp_path):
     assert np.abs(p - clf.predict_proba_observed(X_NOISY)).max() > 0.05
 
 
-def test_class_weights_hide_noise_so_it_is_not_looked_for():
-    clf = MultinomialLogisticClassifier(label_noise="auto", class_weight="balanced").fit(X_NOISY, Y_NOISY)
-    assert not hasattr(clf, "noise_rate_")
+def test_class_weights_are_weights_of_rows():
+    given, weight = {0: 1.0, 1: 2.0}, 1.0 + (Y_NOISY == 1)
+    by_class = MultinomialLogisticClassifier(label_noise="auto", class_weight=given, random_state=0).fit(
+        X_NOISY, Y_NOISY
+    )
+    by_row = MultinomialLogisticClassifier(label_noise="auto", random_state=0).fit(
+        X_NOISY, Y_NOISY, sample_weight=weight
+    )
+    assert by_class.noise_rate_interval_ == by_row.noise_rate_interval_
+    np.testing.assert_allclose(by_class.predict_proba(X_NOISY), by_row.predict_proba(X_NOISY))
 
 
 @pytest.mark.filterwarnings("ignore:The least populated class")
@@ -447,3 +456,37 @@ def test_a_fold_without_a_class_can_have_the_rate_of_all_classes():
     y = np.where(np.arange(100) == 0, 2, y)
     clf = MultinomialLogisticClassifier(alpha=0.1, label_noise=0.6).fit(X, y)
     assert clf.label_quality(X, y, cv=5)[0] < 0.5
+
+
+@pytest.mark.parametrize("make", [LegendreTronClassifier, MultinomialLogisticClassifier])
+def test_a_fit_says_what_it_found_and_how_to_get_the_other(make):
+    settings = {"cv": 2, "random_state": 0, **({"max_epochs": 3} if make is LegendreTronClassifier else {})}
+    said = r"about 2\d % of the labels in y look wrong or random.*label_noise='symmetric'.*label_noise=None"
+    with pytest.warns(LabelNoiseWarning, match=said):
+        clf = make(label_noise="auto", **settings).fit(X_NOISY, Y_NOISY)
+    assert clf.predicts_recorded_
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        make(label_noise="auto", **settings).fit(X_CLEAN, Y_CLEAN)
+        asked = make(label_noise="symmetric", **settings).fit(X_NOISY, Y_NOISY)
+    assert not asked.predicts_recorded_
+    # the same model, once of recorded labels and once of true ones
+    assert clf.predict_proba(X_NOISY).min() > 0.1 > asked.predict_proba(X_NOISY).min()
+    np.testing.assert_array_equal(clf.predict(X_NOISY), asked.predict(X_NOISY))
+    np.testing.assert_array_equal(clf.predict_proba_observed(X_NOISY), clf.predict_proba(X_NOISY))
+
+
+def test_a_matrix_predicts_recorded_labels_everywhere(tmp_path):
+    X, true = clean_data(1500, 3)
+    y = NAMES[observed(true, T3)]
+    clf = MultinomialLogisticClassifier(label_noise="auto", cv=2, random_state=0).fit(X, y)
+    np.testing.assert_allclose(clf.noise_matrix_, T3, atol=0.08)
+    p = clf.predict_proba(X)
+    np.testing.assert_allclose(p.mean(0), [(y == name).mean() for name in clf.classes_], atol=0.01)
+    np.testing.assert_allclose(np.exp(clf.predict_log_proba(X)), p, rtol=1e-9)
+    clf.save(tmp_path / "m")
+    np.testing.assert_allclose(MultinomialLogisticClassifier.load(tmp_path / "m").predict_proba(X), p, rtol=1e-9)
+    np.testing.assert_allclose(load_predictor(tmp_path / "m")._predict_all(X, log=False), p, rtol=1e-6)
+    clf.to_onnx(tmp_path / "m.onnx")
+    session = onnxruntime.InferenceSession(tmp_path / "m.onnx")
+    np.testing.assert_allclose(session.run(["probabilities"], {"X": X})[0], p, rtol=1e-6)

@@ -184,12 +184,17 @@ def test_wrong_labels_are_found(noisy):
     assert np.isin(wrong, issues).mean() > 0.8
 
 
-def test_the_floor_gives_better_probabilities_of_true_classes(noisy):
+def test_probabilities_of_recorded_and_of_true_labels(noisy):
     X, y, _, model = noisy
-    plain = LegendreNetClassifier(**{**QUICK, "max_steps": 800}, label_noise=None).fit(X, y)
-    new, _, true = rings(1000, seed=3)
-    assert log_loss(true, model.predict_proba(new)) < 0.7 * log_loss(true, plain.predict_proba(new))
-    assert model.predict_proba_observed(new).min() > 0.05
+    settings = {**QUICK, "max_steps": 800}
+    plain, asked = (LegendreNetClassifier(**settings, label_noise=noise).fit(X, y) for noise in (None, "symmetric"))
+    new, recorded, true = rings(1000, seed=3, wrong=0.25)
+    assert log_loss(recorded, model.predict_proba(new)) < 1.01 * log_loss(recorded, plain.predict_proba(new))
+    np.testing.assert_array_equal(model.predict_proba_observed(new), model.predict_proba(new))
+    assert log_loss(true, asked.predict_proba(new)) < 0.7 * log_loss(true, plain.predict_proba(new))
+    assert asked.predict_proba_observed(new).min() > 0.05
+    assert model.predicts_recorded_
+    assert not asked.predicts_recorded_
     with pytest.raises(AttributeError, match="label_noise"):
         plain.noise_rate_  # noqa: B018
 

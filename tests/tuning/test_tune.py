@@ -121,12 +121,12 @@ def test_links_are_tried_on_the_first_repeat_and_compared_on_it(make_problem):
 def test_rows_that_are_held_out_again_make_nothing_more_certain(make_problem):
     """Every fold four times, as a splitter with repeats may give them: tests, rates and errors are those of one time."""
     x, y = logistic_data(n=90)
-    one = dataclasses.replace(make_problem(x, y, find_noise="always"), between_folds=True)
+    one = dataclasses.replace(make_problem(x, y, find_noise="symmetric"), between_folds=True)
     found = []
     for problem in (one, dataclasses.replace(one, folds=one.folds * 4)):
         path = LogisticPath(problem, alpha=0.1)
         point = path.fit(0.1)
-        (noisy, *_), _ = path.search_noise(point, always=True)
+        noisy, *_ = path.search_floors(point)
         link = link_search.LinkScore(
             LINKS[0], 1, point.losses, tuple(link_search.FittedLink(*init_link(problem)) for _ in problem.folds)
         )
@@ -134,7 +134,15 @@ def test_rows_that_are_held_out_again_make_nothing_more_certain(make_problem):
         assert len(link_search.predict_held_out(problem, link).labels) == len(y)
         test, seen = path.test_links(point), noisy.noise
         found.append(
-            [test.statistic, test.p_value, seen.rate, seen.error, seen.evidence, *path.held_out.mean(point.losses)]
+            [
+                test.statistic,
+                test.p_value,
+                seen.rate,
+                seen.error,
+                seen.gain,
+                seen.gain_error,
+                *path.held_out.mean(point.losses),
+            ]
         )
     assert found[0] == pytest.approx(found[1], rel=1e-4)
 
@@ -210,7 +218,7 @@ def test_links_of_two_classes_are_not_tried_where_noise_explains_the_labels(make
     x = rng.normal(size=(800, 3))
     y = (rng.random(800) < 1 / (1 + np.exp(-4 * (x[:, 0] + x[:, 1])))).astype(int)
     y = symmetric_noise(y, 0.2, 2, 0)
-    tuning = tune(make_problem(x, y, steps=8, find_noise="if it helps"), LINKS[:1], logistic=True)
+    tuning = tune(make_problem(x, y, steps=8, find_noise="auto"), LINKS[:1], logistic=True)
     assert tuning.noise.rate > 0.2
     assert not tuning.link_test.is_rejected
     assert all(row["model"] == "logistic regression" for row in tuning.rows)

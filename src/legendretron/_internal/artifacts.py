@@ -26,7 +26,7 @@ from legendretron._internal.printable import one_line
 from legendretron._internal.version import __version__
 
 #: Raise the number when what is written changes, of any kind of file, so that no file is ever misread.
-FORMAT = "legendretron-6"
+FORMAT = "legendretron-7"
 _METADATA = {"format", "kind", "library", "state", "sha256"}
 #: safetensors knows more, which torch can hardly compute with
 _DTYPES = {"BOOL", "U8", "I64", "F16", "BF16", "F32", "F64"}

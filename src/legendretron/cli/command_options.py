@@ -63,11 +63,11 @@ class EstimatorOptions:
         max=_MOST_UNITS,
     )
     label_noise: Any = _model(
-        "Wrong labels: the model learns from the observed labels and predicts the true ones. auto: allow for wrong labels "
-        "if held-out rows show that there are some. none: all labels are correct. symmetric: estimate one rate. "
-        "class-conditional: estimate a rate for each pair of classes; needs many rows. NUMBER: the known share of wrong "
-        "labels. FILE: a known matrix (.csv, .tsv): a row for each true class with the probabilities of its labels, and the "
-        "names of the classes in the first row and the first column.",
+        "Wrong labels. auto: predict labels as they are recorded, with a floor under all probabilities if that predicts "
+        "held-out rows better. none: no floor. The others say that labels are wrong, and predict true ones. symmetric: "
+        "estimate one rate. class-conditional: a rate for each pair of classes; needs many rows. NUMBER: the known share of "
+        "wrong labels. FILE: a known matrix (.csv, .tsv): a row for each true class with the probabilities of its labels, "
+        "and the names of the classes in the first row and the first column.",
         default="auto; none for logistic",
         metavar="KIND|NUMBER|FILE",
         parser=number_or_text,
@@ -182,9 +182,9 @@ class PredictOptions(TableOptions):
     The columns that the model was fitted to are found by name, in any order; other columns are ignored. A model that
     calibrates the predictions of another one needs the columns of these predictions.
 
-    Probabilities are those of the true classes, even if some training labels were wrong: see fit --label-noise.
+    Probabilities are those of labels recorded like the training labels, or of true ones: see fit --label-noise.
 
-    --sets 0.9 adds sets of classes that contain the true class in 90 % of the rows.
+    --sets 0.9 adds sets of classes that contain the label in 90 % of the rows.
     """
 
     model: Path = any_model_argument()

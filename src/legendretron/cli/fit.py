@@ -408,7 +408,7 @@ def _view(summary: dict[str, Any]) -> Any:
     table.add_row("classes", f"{len(summary['classes'])}: {join_texts(map(str, summary['classes']), most=6)}")
     table.add_row("steps" if summary["model"] == "network" else "epochs", str(summary["epochs"]))
     noise = summary["label_noise"]
-    as_they_are = " (labels as given, some of them wrong)" if noise is not None and noise["rate"] > 0.0 else ""
+    as_they_are = " (recorded labels, predicted true ones)" if noise and noise["predicted"] == "true labels" else ""
     table.add_row(f"accuracy, log-loss on the training rows{as_they_are}", scores(summary))
     if summary["held_out"] is not None:
         table.add_row("accuracy, log-loss on the rows held out", scores(summary["held_out"]))

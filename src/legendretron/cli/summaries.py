@@ -264,11 +264,17 @@ def found_noise(estimator: LinearLinkClassifier) -> dict[str, Any] | None:
         return None
     low, high = estimator.noise_rate_interval_
     given = not isinstance(estimator.label_noise, str)
-    return {"rate": estimator.noise_rate_, "low": low, "high": high, "known": given}
+    return {
+        "rate": estimator.noise_rate_,
+        "low": low,
+        "high": high,
+        "known": given,
+        "predicted": "recorded labels" if estimator.predicts_recorded_ else "true labels",
+    }
 
 
 def noise_in_words(noise: dict[str, Any]) -> str:
-    """Say what :func:`found_noise` returns.
+    """Say what :func:`found_noise` returns, or without ``predicted`` only how much noise there is.
 
     Examples
     --------
@@ -280,7 +286,19 @@ def noise_in_words(noise: dict[str, Any]) -> str:
     'none found (too few rows to tell)'
     >>> noise_in_words({"rate": 0.12, "low": None, "high": None, "known": False})  # where it lies is not known
     'about 12 %'
+    >>> noise_in_words({"rate": 0.1, "low": 0.1, "high": 0.1, "known": False, "predicted": "true labels"})
+    'about 10 % (10 to 10 %); predictions are of true labels'
     """
+    if "predicted" in noise:
+        share = noise_in_words({name: value for name, value in noise.items() if name != "predicted"})
+        if noise["rate"] == 0.0:
+            return share
+        if noise["predicted"] == "true labels":
+            return f"{share}; predictions are of true labels"
+        return (
+            f"{share}, or a matter of chance; predictions are of labels as they are recorded, and of true ones with "
+            "--label-noise symmetric"
+        )
     rate = _percent(noise["rate"])
     if noise["known"]:
         return f"{rate} %, as given"

@@ -93,6 +93,9 @@ class Terminal:
             warnings.simplefilter("always", UserWarning)
             # numpy's, from inner code; where it matters, one of our errors or warnings reports it too
             warnings.filterwarnings("ignore", ".* encountered in", RuntimeWarning)
+            warnings.filterwarnings(
+                "ignore", "about .* look wrong or random", UserWarning
+            )  # the summary of the fit says it
             warnings.showwarning = show
             yield
 

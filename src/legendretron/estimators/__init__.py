@@ -9,6 +9,7 @@ from legendretron._internal.extras import lazy_names
 if TYPE_CHECKING:
     from legendretron.estimators.any_model import load
     from legendretron.estimators.calibrator import LegendreCalibrator
+    from legendretron.estimators.label_noise import LabelNoiseWarning
     from legendretron.estimators.legendretron import LegendreTronClassifier
     from legendretron.estimators.multinomial import MultinomialLogisticClassifier
     from legendretron.estimators.network import LegendreNetClassifier
@@ -20,6 +21,7 @@ else:
         {
             "any_model": ("load",),
             "calibrator": ("LegendreCalibrator",),
+            "label_noise": ("LabelNoiseWarning",),
             "legendretron": ("LegendreTronClassifier",),
             "multinomial": ("MultinomialLogisticClassifier",),
             "network": ("LegendreNetClassifier",),
@@ -29,6 +31,7 @@ else:
     )
 
 __all__ = [
+    "LabelNoiseWarning",
     "LegendreCalibrator",
     "LegendreNetClassifier",
     "LegendreTronClassifier",

@@ -20,7 +20,7 @@ from legendretron._internal.validation import check_integer
 from legendretron.diagnostics.softmax_test import LinkTest
 from legendretron.estimators.convex import is_fixed
 from legendretron.estimators.fit_data import FitData, apply_class_weight, check_rows
-from legendretron.estimators.label_noise import how_to_find_noise
+from legendretron.estimators.label_noise import is_learned, tell_noise
 from legendretron.estimators.linear import LinearPredictor
 from legendretron.estimators.linear_fit import fit_rows
 from legendretron.estimators.onnx import LinearLink
@@ -135,20 +135,19 @@ class LinearLinkClassifier(LinearPredictor):
                 )
             seed = draw_seed(self.random_state)
 
-            if data.copies is None:
+            def fit(data: FitData) -> None:
                 fit_rows(self, data, seed, resume=resume)
-                return self
-
-            def fit(data: FitData, find_noise: str | None) -> None:
-                fit_rows(self, data, seed, resume=resume, find_noise=find_noise)
 
             def predict() -> np.ndarray:
                 p: np.ndarray = self._predict_all(data.X, log=False)[np.arange(len(data.y)), data.places]
                 return p
 
-            finds_noise = how_to_find_noise(self.label_noise, self.class_weight) == "if it helps"
-            combine = finds_noise and not (self._has_fixed_link or self._strengths().fixed)
-            fit_votes(self, data, data.copies, fit, predict, combine=combine, resume=resume)
+            if data.copies is None:
+                fit(data)
+            else:
+                combine = is_learned(self.label_noise) and not (self._has_fixed_link or self._strengths().fixed)
+                fit_votes(data, data.copies, fit, predict, combine=combine, resume=resume)
+        tell_noise(self._noise, stacklevel=2)
         return self
 
     @validates_parameters
@@ -255,6 +254,7 @@ class LinearLinkClassifier(LinearPredictor):
             open_rows(source, **columns, skip_bad_rows=skip_bad_rows, dtype=self.dtype) as rows,
         ):
             fit_source(self, rows, skip_bad_rows=skip_bad_rows, buffer_rows=buffer_rows, sample_rows=sample_rows)
+        tell_noise(self._noise, stacklevel=2)
         return self
 
     @property
@@ -269,9 +269,8 @@ class LinearLinkClassifier(LinearPredictor):
     def _refit(self, X: Any, y: np.ndarray, weight: np.ndarray, groups: np.ndarray | None) -> LinearLinkClassifier:
         """See :meth:`LabelQuality._refit`."""
         copied = clone(self).set_params(warm_start=False, checkpoint=None, verbose=0, label_noise=None)
-        choice = Tuning(Candidate(self.alpha_, self.link_alpha_))
-        if self._noise is not None:
-            choice.noise, choice.noise_matrix = self._noise.rates, self._noise.matrix
+        noise = None if self._noise is None else replace(self._noise, n_classes=len(np.unique(y)))
+        choice = Tuning(Candidate(self.alpha_, self.link_alpha_), noise=noise)
         data = FitData(X, y, apply_class_weight(self.class_weight, y, weight), np.unique(y), groups)
         with warnings.catch_warnings():  # the first fit has warned already
             warnings.simplefilter("ignore", ConvergenceWarning)
@@ -303,4 +302,5 @@ class LinearLinkClassifier(LinearPredictor):
     def _to_module(self) -> nn.Module:
         """See :meth:`LabelQuality._to_module`."""
         self._check_weights()
-        return LinearLink(self.coef_, self.intercept_, with_noise(self.link_, None, self._floor))
+        noise = None if self._noise is None else self._noise.make_prediction_noise()
+        return LinearLink(self.coef_, self.intercept_, with_noise(self.link_, noise))

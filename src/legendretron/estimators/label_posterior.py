@@ -23,7 +23,7 @@ import numpy as np
 from scipy.special import softmax
 
 from legendretron.calibration.prediction_sets import some_rows
-from legendretron.tuning.wrong_labels import TEMPERATURES, best_share
+from legendretron.tuning.noise import TEMPERATURES, best_share
 
 #: Power of the predictions in the tail, relative to the temperature.
 _TAIL = 0.15

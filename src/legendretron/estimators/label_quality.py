@@ -15,13 +15,14 @@ from torch import nn
 
 from legendretron._internal.sklearn_compat import check_sample_weight
 from legendretron.estimators.fit_data import swap_classes, swap_labels
-from legendretron.estimators.label_noise import FittedNoise
+from legendretron.estimators.label_noise import swap_matrix
 from legendretron.estimators.label_posterior import label_posterior
 from legendretron.estimators.onnx import predictor_model, write_model
 from legendretron.estimators.prediction import ProbabilityClassifier
 from legendretron.links import Link, SymmetricNoise
 from legendretron.losses import CanonicalLoss, CompositeLoss
 from legendretron.tuning.folds import given_splits, short_repr
+from legendretron.tuning.noise import FoundNoise
 
 
 class LabelQuality(ProbabilityClassifier):
@@ -29,9 +30,7 @@ class LabelQuality(ProbabilityClassifier):
 
     link_: Link
     n_features_in_: int
-    _noise: FittedNoise | None = None
-    #: Share of the uniform distribution in all predictions.
-    _floor: float = 0.0
+    _noise: FoundNoise | None = None
 
     @property
     def link_classes_(self) -> np.ndarray:
@@ -52,8 +51,8 @@ class LabelQuality(ProbabilityClassifier):
 
     @property
     def noise_rate_(self) -> float:
-        """Share of wrong labels in the training data, given or estimated; 0 if none were found."""
-        return self._fitted_noise().rate
+        """Share of the training labels that a uniform part explains: wrong labels, or chance; 0 if none was chosen."""
+        return self._fitted_noise().wrong
 
     @property
     def noise_rate_interval_(self) -> tuple[float, float]:
@@ -63,25 +62,37 @@ class LabelQuality(ProbabilityClassifier):
     @property
     def noise_matrix_(self) -> np.ndarray:
         """Probabilities of observed labels (columns) for each true class (rows), in the order of ``classes_``."""
-        return self._fitted_noise().matrix_by_classes()
+        return self._matrix_of(self._fitted_noise())
 
-    def _fitted_noise(self) -> FittedNoise:
+    @staticmethod
+    def _matrix_of(noise: FoundNoise) -> np.ndarray:
+        """The transition matrix, in the order of ``classes_``."""
+        return swap_matrix(noise.make_noise().matrix().detach().double().numpy())
+
+    @property
+    def predicts_recorded_(self) -> bool:
+        """Whether ``predict_proba`` is of the labels as they are recorded, like those in ``y``, or of the true ones."""
+        check_is_fitted(self)
+        return self._noise is None or self._noise.recorded or self._noise.rate == 0.0
+
+    def _fitted_noise(self) -> FoundNoise:
         if self._noise is None:
             raise AttributeError(
                 f"this {type(self).__name__} has no estimate of wrong labels: it is not fitted, or label_noise is None, or "
-                "label_noise is 'auto' but it was not estimated, as penalties or class_weight were given, or no row could be "
-                "held out. Set label_noise='symmetric'."
+                "label_noise is 'auto' but it was not estimated, as penalties were given, or no row could be held out. Set "
+                "label_noise='symmetric'."
             )
         return self._noise
 
     def predict_proba_observed(self, X: Any) -> np.ndarray:
-        r"""Probabilities of the observed labels, some of which are wrong: :math:`q = T^\top p`.
+        r"""Probabilities of the labels as they are recorded, some of which are wrong: :math:`q = T^\top p`.
 
-        ``predict_proba`` returns the probabilities ``p`` of the true classes; without label noise, both are the same. If the
-        noise was estimated, ``p`` and ``q`` have a floor that accounts for the uncertainty of the estimate.
+        By default, this is what ``predict_proba`` returns. If ``label_noise`` says that labels are wrong, ``predict_proba``
+        returns the probabilities ``p`` of the true classes. If the noise was estimated, they have a floor that accounts for
+        the uncertainty of the estimate.
         """
         noise = self._noise
-        if noise is None or np.array_equal(noise.matrix_by_classes(), np.eye(len(self.classes_))):
+        if noise is None or self.predicts_recorded_:
             return self.predict_proba(X)
         log_p = self.predict_log_proba(X)
         ordered = torch.as_tensor(swap_classes(log_p).copy())
@@ -150,8 +161,8 @@ class LabelQuality(ProbabilityClassifier):
 
     def _compute_posterior(self, log_p: np.ndarray, labels: np.ndarray) -> np.ndarray:
         """See :meth:`label_posterior`, for log-probabilities without a floor, and classes from 0."""
-        if self._noise is not None and self._noise.rates.rate > 0.0:
-            return label_posterior(log_p, labels, self._noise.matrix_by_classes())
+        if self._noise is not None and self._noise.rate > 0.0:
+            return label_posterior(log_p, labels, self._matrix_of(self._noise))
         one = SymmetricNoise(len(self.classes_), 1.0 / max(len(labels), 2), learned=False, dtype=torch.float64)
         return label_posterior(log_p, labels, one.matrix().numpy(), doubts=False)
 
@@ -159,14 +170,24 @@ class LabelQuality(ProbabilityClassifier):
     def _predict_by_link(
         self, X: Any, *, log: bool, out: np.ndarray | None = None
     ) -> Iterator[tuple[slice, np.ndarray]]:
-        """Predictions as by :meth:`_predict_parts`, without the floor."""
+        """Predictions as by :meth:`_predict_parts`, without noise."""
 
     def _predict_parts(self, X: Any, *, log: bool, out: np.ndarray | None = None) -> Iterator[tuple[slice, np.ndarray]]:
         for rows, part in self._predict_by_link(X, log=log, out=out):
-            yield rows, _add_floor(part, self._floor, log=log)
+            yield rows, self._add_noise(part, log=log)
+
+    def _add_noise(self, values: np.ndarray, *, log: bool) -> np.ndarray:
+        """From probabilities of the link to those of predictions, or from logarithms of both, in place."""
+        noise = self._noise
+        if noise is None:
+            return values
+        if noise.recorded and noise.matrix is not None:
+            p = (np.exp(values) if log else values) @ self._matrix_of(noise).astype(values.dtype)
+            values[...] = np.log(p) if log else p
+        return _add_floor(values, noise.floor, log=log)
 
     def _log_proba_to_judge(self, X: Any) -> np.ndarray:
-        """Log-probabilities without the floor, below which rows could not be told apart."""
+        """Log-probabilities without noise, with which rows could not be told apart."""
         return np.concatenate([part for _, part in self._predict_by_link(X, log=True)])
 
     # --- prediction sets ---
@@ -176,18 +197,20 @@ class LabelQuality(ProbabilityClassifier):
         if cv is None:
             return self.predict_proba(X)
         log_p = self._out_of_fold(self._check_features(X), y, weight, cv, groups)
-        return np.exp(_add_floor(log_p, self._floor, log=True))
+        return np.exp(self._add_noise(log_p, log=True))
 
     def _calibrate_folds(self, log_p: np.ndarray, labels: np.ndarray, weight: np.ndarray) -> None:
-        """Calibrate prediction sets on log-probabilities of held-out rows without the floor, in the order of the link."""
-        p = swap_classes(np.exp(_add_floor(log_p, self._floor, log=True)))
+        """Calibrate prediction sets on log-probabilities of held-out rows without noise, in the order of the link."""
+        p = np.exp(self._add_noise(swap_classes(log_p).copy(), log=True))
         self._calibrate(p, swap_labels(labels, p.shape[1]), weight, out_of_fold=True)
 
     def _noise_matrices(self) -> tuple[np.ndarray | None, np.ndarray | None]:
         """See :meth:`ProbabilityClassifier._noise_matrices`."""
-        if self._noise is None or self._noise.rates.rate == 0.0:
+        noise = self._noise
+        if noise is None or self.predicts_recorded_:
             return None, None
-        return self._noise.matrix_by_classes(), self._noise.least_matrix_by_classes()
+        matrix, eye = self._matrix_of(noise), np.eye(noise.n_classes)
+        return matrix, eye + noise.low / noise.rate * (matrix - eye)  # as few wrong labels as may be
 
     def find_label_issues(
         self,

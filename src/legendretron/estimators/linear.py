@@ -79,11 +79,6 @@ class LinearPredictor(SavedModel, LabelQuality):
     def _precision(self) -> np.dtype[Any]:
         return self.coef_.dtype
 
-    @property
-    def _floor(self) -> float:  # type: ignore[override]
-        """Share of the predictions that is doubted: where noise is uncertain, and of a learned link."""
-        return 0.0 if self._noise is None else self._noise.rates.doubt
-
     def _predict_by_link(
         self, X: Any, *, log: bool, out: np.ndarray | None = None
     ) -> Iterator[tuple[slice, np.ndarray]]:

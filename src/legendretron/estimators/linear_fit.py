@@ -18,12 +18,7 @@ from legendretron._internal.start import init_linear
 from legendretron._internal.validation import check_device
 from legendretron.estimators.convex import check_fixed_fit, fit_convex, fixed_link, has_convex_solver
 from legendretron.estimators.fit_data import FitData, validation_split
-from legendretron.estimators.label_noise import (
-    FittedNoise,
-    is_learned,
-    make_learned_noise,
-    read_label_noise,
-)
+from legendretron.estimators.label_noise import is_learned, make_learned_noise, read_label_noise
 from legendretron.estimators.resuming import ChosenStrengths, fingerprint
 from legendretron.estimators.settings import (
     MOST_ITERATIONS,
@@ -38,6 +33,7 @@ from legendretron.estimators.standardization import Standardized, Standardizer
 from legendretron.links import LabelNoise, Link, NoisyLink, SoftmaxLink, clean_link, with_noise
 from legendretron.training import LinearModel, Sample, TrainingResult, TrainingSettings, as_features, train
 from legendretron.training.features import Features
+from legendretron.tuning.noise import FoundNoise
 from legendretron.tuning.table import Tuning
 
 #: Strength of the penalties in ``partial_fit``, which has no held-out rows to choose it on.
@@ -52,7 +48,7 @@ class Plan(NamedTuple):
     link: Link  #: its start, with the noise
     strengths: tuple[float, float]  #: on ``W`` and on the link, infinite for logistic regression
     noise: LabelNoise | None  #: in the labels, as assumed in training
-    found: FittedNoise | None  #: what is known of it; None if it was given, or is learned
+    found: FoundNoise | None  #: what is known of it; None if it was given, or is learned
     precision: torch.dtype
 
     @property
@@ -63,7 +59,7 @@ class Plan(NamedTuple):
     @property
     def temperature(self) -> float:
         """Factor on the trained weights of logistic regression in predictions."""
-        return self.found.rates.temperature if self.is_softmax and self.found is not None else 1.0
+        return self.found.temperature if self.is_softmax and self.found is not None else 1.0
 
 
 def fit_rows(
@@ -74,7 +70,6 @@ def fit_rows(
     resume: bool = False,
     online: bool = False,
     choice: Tuning | None = None,
-    find_noise: str | None = None,
 ) -> None:
     """Fit a linear estimator: choose penalties if they are not given, train, and set the fitted attributes.
 
@@ -92,8 +87,6 @@ def fit_rows(
         Whether this is one pass over some of the rows, as in ``partial_fit``.
     choice : Tuning, optional
         Penalties and noise that were chosen before.
-    find_noise : str, optional
-        Whether to look for wrong labels, in place of what the parameters say.
     """
     device = check_device(estimator.device)
     path = None if online else checkpoint_path(estimator)  # checked before strengths are chosen, which takes long
@@ -133,7 +126,7 @@ def fit_rows(
     # penalties
     strengths, tuning, saved_choice = estimator._strengths(), choice, None
     if not (choice is not None or strengths.fixed or resume or online):
-        problem = make_problem(estimator, features, data, seed, noise, fixed, find_noise)
+        problem = make_problem(estimator, features, data, seed, noise, fixed)
         if path is None:
             tuning = choose(problem, strengths)
         else:
@@ -251,7 +244,7 @@ def make_start(
 
 def initial_noise(
     estimator: Any, n_classes: int, *, resume: bool = False, online: bool = False
-) -> tuple[LabelNoise | None, FittedNoise | None]:
+) -> tuple[LabelNoise | None, FoundNoise | None]:
     """Label noise to train with, and what is known of it, before strengths are chosen."""
     known = read_label_noise(estimator.label_noise, n_classes)
     before = estimator._noise if resume else None
@@ -279,7 +272,7 @@ def make_plan(
     strengths: tuple[float, float],
     tuning: Tuning | None,
     noise: LabelNoise | None,
-    found: FittedNoise | None,
+    found: FoundNoise | None,
     dtype: torch.dtype,
     *,
     fresh: bool,
@@ -289,8 +282,7 @@ def make_plan(
     if tuning is not None and not tuning.chosen.is_logistic and estimator.dtype is None and estimator.solver != "lbfgs":
         precision = torch.float32  # as it was tried out; noise of batches is far above that of rounding
     if tuning is not None and tuning.noise is not None:
-        found = FittedNoise(n_classes, tuning.noise, known=False, matrix=tuning.noise_matrix)
-        noise = found.make_training_noise()
+        found, noise = tuning.noise, tuning.noise.make_training_noise()
     link = clean_link(link)  # one that was found by a search has the noise that it was trained with
     alpha, link_alpha = strengths
     if isinstance(link, SoftmaxLink):  # or a link of a user's own that derives from it
@@ -330,7 +322,7 @@ def set_fitted(
     found, noise = plan.found, plan.noise
     if found is None and noise is not None:
         learned = trained.noise if isinstance(trained, NoisyLink) and noise.learned else noise
-        found = FittedNoise.from_noise(learned, observed / observed.sum(), known=not noise.learned, n_rows=n_rows)
+        found = FoundNoise.of_noise(learned, observed / observed.sum(), known=not noise.learned, n_rows=n_rows)
     precision = torch.float32 if dtype == np.float32 else torch.float64
     w, b = ((part * plan.temperature).to("cpu", precision) for part in (w, b))
     estimator.classes_ = classes

@@ -25,7 +25,7 @@ from legendretron._internal.sklearn_compat import (
     validates_parameters,
 )
 from legendretron.estimators.fit_data import FitData, apply_class_weight, check_rows, swap_classes
-from legendretron.estimators.label_noise import how_to_find_noise
+from legendretron.estimators.label_noise import is_learned, tell_noise
 from legendretron.estimators.label_quality import LabelQuality
 from legendretron.estimators.network_fit import fit_folds
 from legendretron.estimators.persistence import LINK_FIELDS, SavedModel, link_parts_from_state, link_parts_to_state
@@ -196,9 +196,21 @@ class LegendreNetClassifier(SavedModel, LabelQuality):
         self.verbose = verbose
 
     history_: History
-    oof_proba_: np.ndarray
     _oof_of: tuple[str, str]  #: fingerprints of its rows, and of their groups
     _logits: LinearScores | NetworkScores
+    #: Out-of-fold log-probabilities of the training rows, without noise.
+    _oof: np.ndarray | None = None
+
+    @property
+    def oof_proba_(self) -> np.ndarray:
+        """Out-of-fold probabilities of the training rows, by the networks; NaN for rows that could not be held out."""
+        check_is_fitted(self)
+        if self._oof is None:
+            raise AttributeError(
+                f"this {type(self).__name__} has no oof_proba_: logistic regression is used for predictions, or the model "
+                "was loaded from a file."
+            )
+        return np.exp(self._add_noise(self._oof.copy(), log=True))
 
     # --- fitting ---
 
@@ -222,28 +234,31 @@ class LegendreNetClassifier(SavedModel, LabelQuality):
             self._check_layers()
             data = check_rows(self, X, y, sample_weight, groups, dtype=[np.float64, np.float32]).normalize()
             self.classes_, self._dtype = data.classes, data.X.dtype
-            seed, how = draw_seed(self.random_state), how_to_find_noise(self.label_noise, self.class_weight)
+            seed = draw_seed(self.random_state)
+
+            def fit(data: FitData) -> None:
+                fit_folds(self, data, seed)
+
             if data.copies is None:
-                fit_folds(self, data, seed, how)
-                return self
-
-            def fit(data: FitData, find_noise: str | None) -> None:
-                fit_folds(self, data, seed, find_noise or how)
-
-            fit_votes(self, data, data.copies, fit, lambda: self._predict_votes(data), combine=how == "if it helps")
-            if hasattr(self, "oof_proba_"):
-                self.oof_proba_ = self.oof_proba_[np.unique(data.copies, return_index=True)[1]]
+                fit(data)
+            else:
+                combine = is_learned(self.label_noise)
+                fit_votes(data, data.copies, fit, lambda: self._predict_votes(data), combine=combine)
+                if self._oof is not None:
+                    self._oof = self._oof[np.unique(data.copies, return_index=True)[1]]
+        tell_noise(self._noise, stacklevel=2)
         return self
 
     def _predict_votes(self, data: FitData) -> np.ndarray:
         """Probabilities of the labels of copies, from networks that were not trained on the row where there are some."""
         p, copies = self._predict_all(data.X, log=False).astype(np.float64), data.copies
-        if copies is not None and hasattr(self, "oof_proba_"):
-            held = np.flatnonzero(np.isfinite(self.oof_proba_).all(1))
+        if copies is not None and self._oof is not None:
+            oof = self.oof_proba_
+            held = np.flatnonzero(np.isfinite(oof).all(1))
             of_row = np.full(int(copies.max()) + 1, -1)
             of_row[copies[held]] = held
             seen = of_row[copies] >= 0
-            p[seen] = self.oof_proba_[of_row[copies[seen]]]
+            p[seen] = oof[of_row[copies[seen]]]
         return p[np.arange(len(p)), data.places]
 
     def _check_layers(self) -> None:
@@ -297,23 +312,22 @@ class LegendreNetClassifier(SavedModel, LabelQuality):
 
     def _out_of_fold(self, X: Any, y: np.ndarray, weight: np.ndarray, cv: Any, groups: Any) -> np.ndarray:
         """As in the base class; for the rows of the fit and a number of folds, what the fit has found already."""
-        known = getattr(self, "oof_proba_", None)
+        known = self._oof
         if known is not None and isinstance(cv, Integral) and np.isfinite(known).all():
             own = apply_class_weight(self.class_weight, y, weight)
             of_rows, of_groups = self._oof_of
             same_rows = of_rows == joblib.hash((X, y, own / own.max()))
             if same_rows and (groups is None or of_groups == joblib.hash(np.asarray(groups))):
-                log_p: np.ndarray = np.log(np.maximum(known, np.finfo(np.float64).tiny))
-                return log_p
+                return known.copy()
         return super()._out_of_fold(X, y, weight, cv, groups)
 
     def _refit(self, X: Any, y: np.ndarray, weight: np.ndarray, groups: np.ndarray | None) -> LegendreNetClassifier:
         """See :meth:`LabelQuality._refit`."""
         assumed: Any = None
         if self._noise is not None and self._noise.matrix is not None:
-            assumed = self._noise.matrix_by_classes()
-        elif self._noise is not None and self._noise.rate > 0.0:
-            assumed = self._noise.rate
+            assumed = self.noise_matrix_
+        elif self._noise is not None and self._noise.training > 0.0:
+            assumed = self._noise.wrong
         copied = clone(self).set_params(verbose=0, label_noise=assumed)
         return copied.fit(X, y, sample_weight=weight, groups=groups)
 

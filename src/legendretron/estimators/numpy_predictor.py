@@ -46,10 +46,13 @@ class NumpyPredictor:
         if link["n_classes"] != len(self.classes_):
             raise ValueError("the link has other classes.")
         self._log_proba = _LINKS[link["kind"]](partial(_take, link["tensors"]), n_out, **link["settings"])
-        noise = state["label_noise"]
-        self._floor = 0.0 if noise is None else noise["plan"][2]  # the doubt of a FoundNoise
-        if not 0.0 <= self._floor < 1.0:
-            raise ValueError("the share of doubted predictions is no share.")
+        noise, self._floor, self._matrix = state["label_noise"], 0.0, None  # see FoundNoise
+        if noise is not None:
+            self._floor = noise["floor"]
+            if not 0.0 <= self._floor < 1.0:
+                raise ValueError("the floor of predictions is no share.")
+            if noise["recorded"] and noise["matrix"] is not None:
+                self._matrix = _take(noise, "matrix", n_out + 1, n_out + 1)
         mean, scale = (_take(state["units"], name, width) for name in ("mean", "scale"))
         self.n_features_in_ = width
         if encoder is None:
@@ -100,6 +103,8 @@ class NumpyPredictor:
             if not np.isfinite(log_p).all():  # which raises, unless rounding differs
                 yield rows, self._linear._predict_all(X[rows], log=log)
                 continue
+            if self._matrix is not None:
+                log_p = np.log(np.exp(log_p) @ self._matrix.astype(log_p.dtype))
             if len(self.classes_) == 2:  # the link's first class is the second one
                 log_p = log_p[:, ::-1]
             if self._floor > 0.0:

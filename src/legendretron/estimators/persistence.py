@@ -27,10 +27,10 @@ from legendretron._internal.json_values import as_json
 from legendretron._internal.printable import one_line
 from legendretron._internal.sklearn_compat import validate_parameters
 from legendretron.calibration.prediction_sets import SetCalibration
-from legendretron.estimators.label_noise import FittedNoise
 from legendretron.estimators.saved_classes import LABEL, classes_from_state, classes_to_state
 from legendretron.links.persistence import link_from_state, link_to_state
 from legendretron.training import History
+from legendretron.tuning.noise import FoundNoise
 
 #: What every classifier saves; and what one with a link on a predictor saves, too.
 SHARED_FIELDS = {
@@ -161,7 +161,7 @@ def link_parts_from_state(cls: type[Any], state: dict[str, Any], n_features: int
         raise ValueError(f"n_classes of link must be {n_classes}, the number of classes, got {link.n_classes}.")
     model.link_ = link.eval().requires_grad_(False)
     if state["label_noise"] is not None:
-        model._noise = FittedNoise.from_state(state["label_noise"], n_classes)
+        model._noise = FoundNoise.from_state(state["label_noise"], n_classes)
     model.n_iter_ = state["n_iter"]
     if state["history"] is not None:
         model.history_ = History.from_state(state["history"])

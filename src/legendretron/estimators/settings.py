@@ -17,7 +17,7 @@ from legendretron._internal.parameters import ParameterError, spell
 from legendretron._internal.sklearn_compat import Interval, StrOptions
 from legendretron._internal.validation import check_device
 from legendretron.estimators.fit_data import FitData
-from legendretron.estimators.label_noise import how_to_find_noise, is_learned
+from legendretron.estimators.label_noise import is_learned, noise_to_find
 from legendretron.estimators.resuming import fingerprint
 from legendretron.links import LabelNoise, Link
 from legendretron.training import TrainingSettings
@@ -217,12 +217,10 @@ def make_problem(
     seed: int,
     noise: LabelNoise | None,
     fixed: Link | None = None,
-    find_noise: str | None = None,
 ) -> TuningProblem:
     """The problem for which strengths are chosen: features as in training, folds, and how links are made and trained.
 
-    ``noise`` is known, ``fixed`` is a link that is kept, and ``find_noise`` says whether to look for wrong labels, if not the
-    parameters.
+    ``noise`` is known, and ``fixed`` is a link that is kept.
     """
     rows, groups, n_classes = data.rows, data.groups, data.n_classes
     if fixed is not None:  # single precision is enough to compare strengths, and faster
@@ -241,7 +239,7 @@ def make_problem(
             "needs held-out rows of classes that the other rows have too, and there are too few; give a rate, "
             f"or leave it out, got {estimator.label_noise!r}.",
         )
-    how, protocol = how_to_find_noise(estimator.label_noise, estimator.class_weight), estimator._protocol()
+    protocol = estimator._protocol()
     batch = min(batch_size(estimator, len(rows)), len(rows))
     steps = steps_for(len(rows), n_classes)
     if estimator.max_epochs != "auto" and estimator.solver != "lbfgs":
@@ -262,7 +260,7 @@ def make_problem(
         centred=estimator._is_centered(),
         link_folds=None if estimator.cv is not None or groups is not None else link_folds_for(len(rows)),
         known_noise=noise,
-        find_noise="never" if fixed is not None else find_noise or how,
+        find_noise=None if fixed is not None else noise_to_find(estimator.label_noise),
         fixed_link=fixed,
         copies=data.copies,
         batch_size=batch,

@@ -7,23 +7,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import torch
 
 from legendretron.estimators.fit_data import ROUNDING, FitData
-from legendretron.estimators.label_noise import FittedNoise
-from legendretron.links.noise_models import mix_with_uniform, replaced_share, wrong_share
-from legendretron.tuning.problem import LabeledRows
-from legendretron.tuning.rules import FEW
+from legendretron.links.noise_models import replaced_share
+from legendretron.tuning.noise import HIGHEST
 from legendretron.tuning.scores import SURE_ERRORS
-from legendretron.tuning.wrong_labels import HIGHEST, LEAST_SHARE, TEMPERATURES, FoundNoise, estimate_rates
 
 #: Most votes of a row that shares are read as; more would be any shares that were rounded.
 _MOST_VOTES = 9
 #: How often a model is fitted again to votes that are weighed by its predictions: most of the gain comes from two.
 _PASSES = 2
+#: How far the share of unanimous rows may be from that of equally hard rows, beyond its error.
+_SLACK = 0.05
 
 
 class CombinedVotes(NamedTuple):
@@ -98,13 +96,13 @@ def combine_votes(copies: np.ndarray, weight: np.ndarray, n_classes: int) -> Com
     if mean <= chance:
         return None
     rate = 1.0 - math.sqrt((mean - chance) / (1.0 - chance))
-    if wrong_share(rate, n_classes) < LEAST_SHARE or rate >= HIGHEST:
+    if not 0.0 < rate < HIGHEST:
         return None
     most = np.zeros(len(of_row))
     np.maximum.at(most, copies, votes)
     right, other = 1.0 - rate + rate * chance, rate * chance
     unanimous, expected = float(part @ (most == n)), right**n + (n_classes - 1) * other**n
-    if abs(unanimous - expected) > SURE_ERRORS * math.sqrt(float(part**2 @ np.ones(len(part))) / 4.0) + LEAST_SHARE:
+    if abs(unanimous - expected) > SURE_ERRORS * math.sqrt(float(part**2 @ np.ones(len(part))) / 4.0) + _SLACK:
         return None  # rows of unequal numbers of votes, or rows of which some are far harder than others
 
     majority = votes == most[copies]
@@ -120,30 +118,10 @@ def combine_votes(copies: np.ndarray, weight: np.ndarray, n_classes: int) -> Com
     return CombinedVotes(combined[0], replaced_share(1.0 - float(part @ correct), n_classes), *combined[1:])
 
 
-def find_ambiguity(votes: CombinedVotes, held_out: LabeledRows, found: float) -> FoundNoise | None:
-    """No noise, if votes differ because some rows are ambiguous; None if they differ because some votes are wrong.
-
-    ``held_out`` has the majority as labels, and ``found`` is the rate of noise that a fit to it has found. Rows are
-    ambiguous if labels are far less noisy where classes are clear. Of few rows, what the fit has found decides.
-    """
-    free, observed = estimate_rates(held_out, held_out)
-    powers = [held_out.to_power(power) for power in TEMPERATURES]
-    rate = held_out.log_p.new_tensor(votes.rate)
-    tried = [rows._replace(log_p=mix_with_uniform(rows.log_p, rate)).label_log_p for rows in powers]
-    gain = observed.label_log_p - max(tried, key=lambda log_p: float(held_out.weight @ log_p))
-    share = held_out.weight / held_out.weight.sum()
-    mean = float(share @ gain)
-    error = math.sqrt(float(share.square() @ (gain - mean).square()))
-    ambiguous = free.held_out < votes.rate and mean > SURE_ERRORS * error
-    undecided = found == 0.0 and len(held_out.labels) < FEW
-    return FoundNoise.none(free) if ambiguous or undecided else None
-
-
 def fit_votes(
-    estimator: Any,
     data: FitData,
     copies: np.ndarray,
-    fit: Callable[[FitData, str | None], None],
+    fit: Callable[[FitData], None],
     predict: Callable[[], np.ndarray],
     *,
     combine: bool,
@@ -151,7 +129,7 @@ def fit_votes(
 ) -> None:
     """Fit to the majority of votes, then to all classes that have votes, weighed by what the model predicts.
 
-    If there are no votes, or votes differ because rows are ambiguous, it is fitted to the labels or shares as they are.
+    If there are no votes, it is fitted to the shares as they are.
 
     Parameters
     ----------
@@ -160,31 +138,19 @@ def fit_votes(
     copies : ndarray
         The row that each is a copy of.
     fit : callable
-        Fits to data; looks for noise as it is told, or as the parameters say.
+        Fits to data.
     predict : callable
         Probabilities of the label of each copy.
     combine : bool
-        Whether shares may be votes; this takes a fit that looks for noise.
+        Whether shares may be votes of which some are wrong.
     resume : bool
         Whether the model was fitted before.
     """
     votes = combine_votes(copies, data.weight, data.n_classes) if combine else None
     if votes is None:
-        fit(data, None)
+        fit(data)
         return
-    if resume:
-        fit(data._replace(weight=votes.weigh(copies, predict())), None)
-        return
-    fit(data._replace(weight=votes.weight), None)
-    sets, none = estimator._sets, None
-    if sets is not None:
-        p = torch.as_tensor(sets.proba.astype(np.float64)).clamp_min(1e-300)
-        held_out = LabeledRows(p.log(), torch.as_tensor(sets.labels), torch.as_tensor(sets.weight))
-        found = estimator._noise
-        none = find_ambiguity(votes, held_out, 0.0 if found is None else found.rates.rate)
-    if none is None:
-        for _ in range(_PASSES):
-            fit(data._replace(weight=votes.weigh(copies, predict())), None)
-    else:
-        fit(data, "never")
-        estimator._noise = FittedNoise(data.n_classes, none, known=False)
+    if not resume:
+        fit(data._replace(weight=votes.weight))
+    for _ in range(1 if resume else _PASSES):
+        fit(data._replace(weight=votes.weigh(copies, predict())))

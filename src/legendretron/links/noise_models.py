@@ -371,14 +371,11 @@ def replaced_share(wrong: float, n_classes: int) -> float:
     return wrong * n_classes / (n_classes - 1)
 
 
-def count_wrong_labels(matrix: Tensor, labels: Tensor) -> float:
-    """Share of these labels that is wrong by a transition matrix."""
-    counts = np.bincount(labels.cpu().numpy(), minlength=len(matrix))
-    return share_of_wrong_labels(matrix.detach().cpu().numpy(), counts / len(labels))
-
-
 def share_of_wrong_labels(matrix: np.ndarray, observed: np.ndarray) -> float:
-    """The same from the shares of the observed classes: those of the true ones solve a linear system."""
+    """Share of wrong labels by a transition matrix, from the shares of the observed classes.
+
+    Those of the true classes solve a linear system.
+    """
     true = np.clip(np.linalg.lstsq(matrix.T, observed, rcond=None)[0], 1e-12, None)
     return float(1.0 - (true / true.sum()) @ np.diag(matrix))
 

@@ -14,10 +14,10 @@ from legendretron.calibration.prediction_sets import some_rows
 from legendretron.links import Link, clean_link, with_noise
 from legendretron.links.noise_models import mix_with_uniform
 from legendretron.training import LinearModel, Sample, TrainingSettings, train
+from legendretron.tuning.noise import RateEstimate, estimate_rates
 from legendretron.tuning.problem import Candidate, LabeledRows, TuningProblem, average_repeats
 from legendretron.tuning.rules import ENOUGH, steps_for
 from legendretron.tuning.scores import LEAST_GAIN, SURE_ERRORS, Difference
-from legendretron.tuning.wrong_labels import RateEstimate, check_estimate, estimate_rates, is_believable
 
 #: Folds of the first comparison, and candidates that continue: with one of either, the choice would be left to chance.
 _PAIR = 2
@@ -46,14 +46,18 @@ class LinkScore(NamedTuple):
 
 
 def search_links(
-    problem: TuningProblem, candidates: list[Candidate], base: np.ndarray | None, doubt: float = 0.0, rate: float = 0.0
+    problem: TuningProblem,
+    candidates: list[Candidate],
+    base: np.ndarray | None,
+    doubt: float = 0.0,
+    rates: tuple[float, ...] = (0.0,),
 ) -> Iterator[LinkScore]:
     """Yield the scores of each stage, the best last; if a candidate is left at the end, it is final.
 
-    All candidates are trained for a few steps on two folds. The best two continue for half of all steps. The better one is
-    trained on the other folds too, if it is ahead of ``base``, the losses of logistic regression on all held-out rows, but
-    not clearly. ``rate`` is the symmetric noise rate that logistic regression found. After the first stage, links estimate
-    their own, since a better model takes fewer labels for noise; if that is not plausible, the search ends.
+    All candidates, each with all rates of noise that may be assumed in training, are trained for a few steps on two folds.
+    The best two continue for half of all steps. The better one is trained on the other folds too, if it is ahead of
+    ``base``, the losses of the best model without a link on all held-out rows, but not clearly. A link estimates its rate
+    anew after the first stage, since a model that fits better takes fewer labels for noise.
     """
     n_first, held_out = min(_PAIR, problem.n_link_folds), problem.held_out
 
@@ -62,36 +66,33 @@ def search_links(
         return held_out.difference(base, score.losses)
 
     def train_further(scores: list[LinkScore], steps: int) -> list[LinkScore]:
-        found = _train(problem, scores, slice(0, n_first), steps, doubt, rate)
-        *others, best = sorted(found, key=lambda score: -held_out.mean(score.losses).mean)
-        return [*others, _check_noise(problem, best)]  # checks take long: only of the best one
+        groups = ([one for one in scores if one.rate == rate] for rate in dict.fromkeys(one.rate for one in scores))
+        found = [one for group in groups for one in _train(problem, group, slice(0, n_first), steps, doubt)]
+        return sorted(found, key=lambda score: -held_out.mean(score.losses).mean)
 
     d, k = problem.features.n_features, problem.n_classes - 1
     zeros = torch.zeros(d + 1, k, dtype=torch.float32, device=problem.device)
     new = FittedLink(zeros[:d], zeros[d], problem.make_link(torch.Generator().manual_seed(problem.seed), torch.float32))
-    ranked = [LinkScore(candidate, 0, np.empty(0), (new,) * n_first) for candidate in candidates]
+    ranked = [LinkScore(one, 0, np.empty(0), (new,) * n_first, rate=rate) for rate in rates for one in candidates]
     short = min(problem.steps, steps_for(ENOUGH, n_classes=3)) // _SHORT  # no more for larger data
-    started = short > 0 and (len(ranked) > _PAIR or rate > 0.0)  # with noise, this stage estimates the link's rate
+    started = short > 0 and len(ranked) > _PAIR
     if started:
         ranked = train_further(ranked, short)
         yield from ranked
-        best = ranked[-1]
-        if best.estimate is not None:
-            if not is_believable(best.estimate, problem):  # the link explains what looked like noise
-                return
-            rate = best.estimate.rate
         if base is not None:
-            # with noise, all steps are still to come: a link that is not behind may yet gain
-            known = 0.0 if rate > 0.0 else held_out.mean(base[: len(best.losses)]).mean
+            best, known = ranked[-1], held_out.mean(base[: len(ranked[-1].losses)]).mean
             if not gain(best).mean + gain(best).error > LEAST_GAIN * known:
                 return
+        ranked = [one if one.estimate is None else one._replace(rate=one.estimate.rate) for one in ranked]
     # a rate that has changed takes all steps to settle
-    *others, best = train_further(ranked[-_PAIR:], problem.steps // (2 if started and rate == 0.0 else 1))
+    *others, best = train_further(
+        ranked[-_PAIR:], problem.steps // (2 if started and ranked[-1].estimate is None else 1)
+    )
     yield from others
     n_rest = problem.n_link_folds - n_first
     if base is not None and n_rest > 0 and 0.0 < gain(best).mean <= SURE_ERRORS * gain(best).error:
         rest, steps = slice(n_first, problem.n_link_folds), best.steps + short * started
-        (score,) = _train(problem, [best._replace(models=(new,) * n_rest)], rest, steps, doubt, rate)
+        (score,) = _train(problem, [best._replace(models=(new,) * n_rest)], rest, steps, doubt)
         best = best._replace(losses=np.concatenate([best.losses, score.losses]), models=best.models + score.models)
     yield best._replace(final=True)
 
@@ -107,10 +108,15 @@ def predict_held_out(problem: TuningProblem, score: LinkScore) -> LabeledRows:
     return _predict_all(problem, models, [part for part in parts if len(part)])
 
 
-def _train(
-    problem: TuningProblem, scores: list[LinkScore], which: slice, steps: int, doubt: float, rate: float
-) -> list[LinkScore]:
-    """Train from the models of scores on some of the folds, with a rate of noise; runs are ordered by candidate and fold."""
+def measure_noise(problem: TuningProblem, score: LinkScore) -> RateEstimate:
+    """The noise that predictions of a link without a floor speak for."""
+    seen = _predict_all(problem, score.models, problem.seen_rows(slice(len(score.models))))
+    return estimate_rates(predict_held_out(problem, score), seen)[0]
+
+
+def _train(problem: TuningProblem, scores: list[LinkScore], which: slice, steps: int, doubt: float) -> list[LinkScore]:
+    """Train from the models of scores with one rate of noise, on some of the folds; runs by candidate, then by fold."""
+    rate = scores[0].rate
     candidates, starts = [score.candidate for score in scores], [model for score in scores for model in score.models]
     parts = [train for train, _ in problem.folds[which]]
     lengths = [len(part) for part in parts]
@@ -166,15 +172,6 @@ def _score(
     floored = mix_with_uniform(new.log_p, new.log_p.new_tensor(problem.doubt))  # as the chosen link will predict
     losses = new._replace(log_p=floored).losses(doubt).cpu().numpy()
     return np.where(np.isfinite(losses), losses, np.inf), estimate
-
-
-def _check_noise(problem: TuningProblem, score: LinkScore) -> LinkScore:
-    """The score, with its estimate of noise, if it has one, checked by other rows."""
-    if score.estimate is None:
-        return score
-    held = [held for _, held in problem.folds[: len(score.models)]]
-    observed = score.estimate.observe(_predict_all(problem, score.models, held))
-    return score._replace(estimate=check_estimate(score.estimate, problem, np.concatenate(held), observed))
 
 
 def _stack(models: Sequence[FittedLink]) -> LinearModel:

@@ -21,9 +21,9 @@ from legendretron.diagnostics.softmax_test import LinkTest, score_test
 from legendretron.links import SymmetricNoise, TransitionNoise
 from legendretron.training.features import DenseFeatures, Features, SparseFeatures, variances
 from legendretron.training.logistic import Logistic, fit_logistic, logistic_log_proba
+from legendretron.tuning.noise import HIGHEST, RateEstimate, estimate_rates
 from legendretron.tuning.problem import LabeledRows, TuningProblem, average_repeats
 from legendretron.tuning.scores import LEAST_GAIN, SURE_ERRORS, doubted_rows
-from legendretron.tuning.wrong_labels import HIGHEST, RateEstimate, check_estimate, estimate_rates, is_believable
 
 #: Exponents at which paths end: nothing of the penalty is left, or nothing but the biases.
 _WEAKEST, _STRONGEST = -8.0, 3.0
@@ -157,15 +157,12 @@ class LogisticPath:
             whole.at(least + math.copysign(_STEP, least - first))
         return sorted(known.values(), key=whole.loss)
 
-    def search_noise(self, base: PathPoint, *, always: bool) -> tuple[list[PathPoint], bool]:
-        """Ask whether labels are wrong; if so, or ``always``, try rates and strengths.
+    def estimate(self, point: PathPoint) -> PathPoint:
+        """A point without noise, with the noise that its predictions speak for."""
+        return self._estimate(point.alpha, point.fitted, 0.0)
 
-        Returns what was tried, the best first, and whether noise is believed: by predictions of ``base``, the best point
-        without noise, by those of the best point with noise, and as it lowers the loss.
-        """
-        asked = self.check_estimate(self._estimate(base.alpha, base.fitted, 0.0))
-        if not always and not is_believable(asked.noise, self.problem):
-            return [asked], False
+    def search_floors(self, base: PathPoint) -> list[PathPoint]:
+        """Try rates of noise and strengths, beginning at the best point without noise; the least loss first."""
         points: list[PathPoint] = []
         for rate in _RATES:
             points += self._walk_with_noise(base, rate)
@@ -174,10 +171,7 @@ class LogisticPath:
                 break
         for side in (_STEP, -_STEP) if self.alpha is None else ():
             points.append(self._fit_with_noise(best.alpha * 10.0**side, best.rate, best.fitted))
-        first, *others = sorted(points, key=self.loss)
-        first = self.check_estimate(first)
-        gain = self.held_out.difference(base.losses, first.losses).mean
-        return [first, *others], always or (gain > 0.0 and is_believable(first.noise, self.problem))
+        return sorted(points, key=self.loss)
 
     def _walk_with_noise(self, base: PathPoint, rate: float) -> list[PathPoint]:
         """Points from the strength of ``base`` to weaker ones, until the loss rises."""
@@ -197,12 +191,6 @@ class LogisticPath:
         estimate, _ = estimate_rates(average_repeats(held_out, self._noise_rows), seen)
         observed = estimate.observe(held_out)
         return self._point(alpha, fitted.first(self.n_noise_folds), observed, rate=rate, estimate=estimate)
-
-    def check_estimate(self, point: PathPoint) -> PathPoint:
-        """The point, with its estimate checked by other rows."""
-        held = self.problem.held_out.first(self.n_noise_folds)
-        observed = point.noise.observe(self._predict(point.fitted, held.row, held.fold))
-        return point._replace(estimate=check_estimate(point.noise, self.problem, held.row, observed))
 
     def loss(self, point: PathPoint) -> float:
         """Mean log-loss on held-out rows."""

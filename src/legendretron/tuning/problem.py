@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,7 +16,6 @@ from legendretron.calibration.prediction_sets import some_rows
 from legendretron.links import LabelNoise, Link
 from legendretron.training.features import Features
 from legendretron.tuning.folds import Fold
-from legendretron.tuning.rules import ONE_FOLD_FROM
 from legendretron.tuning.scores import DOUBTED_ROWS, HeldOut
 
 #: Penalties on ``W`` with a learned link. They are far stronger than without one, because the link can rescale ``W``.
@@ -89,14 +87,6 @@ def average_repeats(rows: LabeledRows, numbers: np.ndarray) -> LabeledRows:
     return once._replace(log_p=torch.log_softmax(total / times, -1))
 
 
-class Trees(NamedTuple):
-    """Out-of-bag probabilities of randomized trees."""
-
-    rows: np.ndarray  #: numbers of the rows, in order
-    proba: np.ndarray  #: (n, C)
-    labels: np.ndarray  #: as observed, (n,)
-
-
 @dataclass(frozen=True)
 class TuningProblem:
     """Data and model, as they will be trained in the end."""
@@ -119,8 +109,8 @@ class TuningProblem:
     standardized: bool = False  #: whether the features are, by the mean and variance of all rows
     verbose: int = 0
     known_noise: LabelNoise | None = None  #: noise in the labels that is known
-    #: whether to look for symmetric noise: "never", "if it helps", "always"; or for a transition matrix, "matrix"
-    find_noise: str = "never"
+    #: noise in the labels to look for: "symmetric", "class-conditional", or "auto" if predictions are of recorded labels
+    find_noise: str | None = None
     #: canonical link that is not learned, in the place of softmax+; then only the strength on ``W`` is chosen, without noise
     fixed_link: Link | None = None
     copies: np.ndarray | None = None  #: row that each is a copy of, where labels are soft
@@ -160,23 +150,3 @@ class TuningProblem:
         """Predictions (n, C) for rows, with their labels and weights."""
         weight = torch.as_tensor(self.weight[rows], dtype=torch.float64, device=self.device)
         return LabeledRows(log_p, self.labels[torch.as_tensor(rows, device=self.device)], weight)
-
-    @cached_property
-    def trees(self) -> Trees:
-        """A second opinion on the labels, by rows of positive weight; rows that all trees have seen are left out."""
-        from sklearn.ensemble import ExtraTreesClassifier  # takes long to import, and few fits need it
-
-        rows = np.flatnonzero(self.weight > 0)
-        rows = rows[some_rows(len(rows), self.n_classes)]
-        x, y = self.features.select_rows(rows), self.labels[torch.as_tensor(rows, device=self.device)].cpu().numpy()
-        n = min(len(y), ONE_FOLD_FROM)  # rows of a tree
-        trees = ExtraTreesClassifier(
-            50, min_samples_leaf=3, bootstrap=True, max_samples=n, oob_score=True, random_state=0
-        )
-        with warnings.catch_warnings():  # about rows that all trees have seen
-            warnings.simplefilter("ignore")
-            trees.fit(x, y)
-        proba = np.zeros((len(y), self.n_classes))
-        proba[:, trees.classes_] = trees.oob_decision_function_
-        known = np.isfinite(proba).all(1) & (proba.sum(1) > 0.0)
-        return Trees(rows[known], proba[known], y[known])

@@ -19,8 +19,6 @@ REPEATS = 3
 TOLD_APART = 1000
 #: Rows that are enough for any estimate: the standard error of a share is at most half a per cent.
 ENOUGH = 10_000
-#: Rows below which noise needs strong evidence: classes that overlap look like it.
-FEW = 400
 #: Rows from which learned links are tried on one fold only, and from which there is no other.
 ONE_FOLD_FROM, ONE_SPLIT_FROM = FOLDS * TOLD_APART, FOLDS * ENOUGH
 

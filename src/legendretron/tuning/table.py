@@ -7,17 +7,15 @@ import reprlib
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-import numpy as np
 import torch
 
 from legendretron._internal import fields
 from legendretron._internal.extras import import_extra
 from legendretron.diagnostics.softmax_test import LinkTest
-from legendretron.links import TransitionNoise
 from legendretron.training.logistic import Logistic
 from legendretron.tuning.link_search import FittedLink
+from legendretron.tuning.noise import FoundNoise
 from legendretron.tuning.problem import Candidate, LabeledRows
-from legendretron.tuning.wrong_labels import FoundNoise
 
 _ANY_NUMBER = fields.number(finite=False)
 _ROW = {
@@ -37,8 +35,7 @@ COLUMNS = tuple(_ROW)
 _FIELDS = {
     "chosen": fields.list_of(_ANY_NUMBER, least=2),
     "rows": fields.list_of(fields.OBJECT),
-    "noise": fields.optional(fields.list_of(fields.number())),
-    "noise_matrix": fields.optional(fields.array(None, None)),
+    "noise": fields.optional(fields.OBJECT),
     "link_test": fields.optional(fields.OBJECT),
     "held_out": fields.optional(fields.OBJECT),
 }
@@ -54,12 +51,6 @@ def check_strengths(strengths: list[float]) -> tuple[float, float]:
     if len(strengths) != 2 or not 0.0 <= strengths[0] < math.inf or not strengths[1] >= 0.0:
         raise ValueError(f"strengths must be two numbers that are not negative, got {reprlib.repr(strengths)}.")
     return float(strengths[0]), float(strengths[1])
-
-
-def check_matrix(matrix: Any) -> np.ndarray:
-    """Return a saved transition matrix as an array, or raise a ``ValueError``."""
-    TransitionNoise(matrix)
-    return np.asarray(matrix)
 
 
 def _held_out_from_state(state: dict[str, Any]) -> LabeledRows:
@@ -80,9 +71,8 @@ class Tuning:
     rows: list[dict[str, Any]] = field(default_factory=list)  #: one per candidate and stage
     logistic: Logistic | None = None  #: fitted to the folds, if it was chosen: where to begin to fit it to all rows
     start: FittedLink | None = None  #: the chosen link of the first fold: where to begin to train it on all rows
-    noise: FoundNoise | None = None  #: noise in the labels, if it was looked for; one of rate 0 if there is none
-    noise_matrix: np.ndarray | None = None  #: its transition matrix (C, C), if it is not symmetric
-    link_test: LinkTest | None = None  #: of softmax, with noise if some is believed, if learned links were candidates
+    noise: FoundNoise | None = None  #: noise in the labels, if it was looked for; one of rate 0 if none was chosen
+    link_test: LinkTest | None = None  #: of softmax, with a floor if that was chosen, if learned links were candidates
     held_out: LabeledRows | None = None  #: what the folds of the chosen candidate predict for rows they have not seen
 
     def to_state(self) -> dict[str, Any]:
@@ -90,8 +80,7 @@ class Tuning:
         return {
             "chosen": [*map(float, self.chosen)],
             "rows": self.rows,
-            "noise": None if self.noise is None else [*map(float, self.noise)],
-            "noise_matrix": self.noise_matrix,
+            "noise": None if self.noise is None else {"n_classes": self.noise.n_classes, **self.noise.to_state()},
             "link_test": None if self.link_test is None else self.link_test.to_state(),
             "held_out": None if self.held_out is None else {k: v.cpu() for k, v in self.held_out._asdict().items()},
         }
@@ -102,13 +91,11 @@ class Tuning:
         fields.check_fields("tuning", state, _FIELDS)
         for row in state["rows"]:
             fields.check_fields("a candidate", row, _ROW)
-        if state["noise"] is None and state["noise_matrix"] is not None:
-            raise ValueError("noise_matrix must be null if noise is.")
+        noise = None if state["noise"] is None else dict(state["noise"])
         return cls(
             Candidate(*check_strengths(state["chosen"])),
             state["rows"],
-            noise=None if state["noise"] is None else FoundNoise.from_state(state["noise"]),
-            noise_matrix=None if state["noise_matrix"] is None else check_matrix(state["noise_matrix"]),
+            noise=None if noise is None else FoundNoise.from_state(noise, noise.pop("n_classes", None)),
             link_test=None if state["link_test"] is None else LinkTest.from_state(state["link_test"]),
             held_out=None if state["held_out"] is None else _held_out_from_state(state["held_out"]),
         )
