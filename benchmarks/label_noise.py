@@ -31,7 +31,7 @@ from sklearn.metrics import average_precision_score
 from sklearn.model_selection import StratifiedKFold, train_test_split
 
 import study
-from legendretron import LegendreNetClassifier, LegendreTronClassifier, MultinomialLogisticClassifier
+from legendretron import LegendreTronClassifier, MultinomialLogisticClassifier
 from legendretron.datasets import flip_labels, pair_transition, symmetric_transition
 from legendretron.experiments import Record, Run
 from legendretron.experiments.recipes import make_recipe
@@ -143,8 +143,6 @@ class WithCleanlab(ClassifierMixin, BaseEstimator):
 
 
 WITHOUT = "without label_noise"
-SYMMETRIC = 'LegendreTronClassifier(label_noise="symmetric")'
-NETWORK, PLAIN_NETWORK = "LegendreNetClassifier()", "LegendreNetClassifier(label_noise=None)"
 FLOOR = "logistic regression with a floor"
 FORWARD = "forward, true matrix"
 GENERALISED = "generalised cross-entropy"
@@ -430,9 +428,6 @@ MODELS: dict[str, Model] = {
     BASELINE: (lambda *_: study.logistic(), {"estimator": "LogisticRegressionCV", **LOGISTIC}),
     OURS: _ours(LegendreTronClassifier),
     WITHOUT: _ours(LegendreTronClassifier, label_noise=None),
-    SYMMETRIC: _ours(LegendreTronClassifier, label_noise="symmetric"),
-    NETWORK: _ours(LegendreNetClassifier),
-    PLAIN_NETWORK: _ours(LegendreNetClassifier, label_noise=None),
     FLOOR: _ours(MultinomialLogisticClassifier, label_noise="symmetric"),
     FORWARD: (
         lambda seed, matrix: MultinomialLogisticClassifier(label_noise=matrix, random_state=seed),
@@ -468,16 +463,12 @@ def fit_noisy(run: Run, X: Any, y: np.ndarray, *, doubted: bool = False) -> dict
     """Fit the model of a run to four fifths of the rows, with wrong labels among them, and test it on the others."""
     train, labels, test = noisy_split(y, run.noise, run.seed)
     wrong = labels != y[train]
-    matrix = transition(run.noise, int(y.max()) + 1)
-    estimator = MODELS[run.model][0](run.seed, matrix)
+    estimator = MODELS[run.model][0](run.seed, transition(run.noise, int(y.max()) + 1))
     found = study.fit_and_score(estimator, X[train], labels, X[test], y[test])
-    p = np.clip(estimator.predict_proba(X[test]), np.finfo(float).eps, 1.0)
-    of_row = -(matrix[y[test]] * np.log(p)).sum(1)  # of recorded labels, in expectation
-    found |= {"recorded_log_loss": float(of_row.mean())}
     found |= {"wrong_share": float(wrong.mean()), **estimated_rate(estimator)}
     if doubted:
         found |= judge_doubts(run.model, estimator, X[train], labels, wrong)
-    if isinstance(estimator, LegendreTronClassifier | LegendreNetClassifier):
+    if isinstance(estimator, LegendreTronClassifier):
         found |= study.chosen_strengths(estimator)
     if isinstance(estimator, WithCleanlab):
         found["cleanlab"] = estimator.version_

@@ -21,7 +21,7 @@ from sklearn.preprocessing import LabelEncoder
 
 import label_noise
 import study
-from label_noise import NETWORK, PLAIN_NETWORK, SCORES, SYMMETRIC, WITHOUT, Rate, noise_name
+from label_noise import SCORES, WITHOUT, Rate, noise_name
 from legendretron.experiments import MissingDataError, Record, Resources
 from legendretron.experiments.rendering import markdown_table
 from legendretron.experiments.results import Results
@@ -150,7 +150,7 @@ EXPERIMENT = study.declare(
     label_noise.rows,
     load=load,
     datasets=TABLES,
-    models=(OURS, BASELINE, WITHOUT, SYMMETRIC, NETWORK, PLAIN_NETWORK),
+    models=(OURS, BASELINE, WITHOUT),
     settings=settings,
     seeds=SPLITS,
     noise=NOISES,
