@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import torch
 from joblib import Parallel, delayed
-from scipy.special import ndtr, softmax
+from scipy.special import softmax
+from scipy.stats import norm
 from threadpoolctl import threadpool_limits
 
 import study
@@ -199,7 +200,7 @@ def ordered(rng: np.random.Generator, c: int) -> Callable[..., Rows]:
 
     def draw(rng: np.random.Generator, n: int) -> Rows:
         X = rng.normal(size=(n, 5))
-        below = ndtr(np.column_stack([np.full(n, -np.inf), cuts - (X @ weight)[:, None], np.full(n, np.inf)]))
+        below = norm.cdf(np.column_stack([np.full(n, -np.inf), cuts - (X @ weight)[:, None], np.full(n, np.inf)]))
         return X, np.diff(below, axis=1)
 
     return draw

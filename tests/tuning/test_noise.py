@@ -188,7 +188,7 @@ def test_what_the_table_says_of_noise(make_problem):
     assert 0.1 < chosen["label_noise"] < 0.3
     assert any(row["label_noise"] == 0.0 for row in tuning.rows)
     links = [row["label_noise"] for row in tuning.rows if row["model"] == "learned link"]
-    assert min(links) == 0.0 < 0.05 < max(links)  # links are tried with and without a floor
+    assert min(links) > 0.05  # links are tried with a floor, too
     none = tune(dataclasses.replace(problem, find_noise=None), [], logistic=True)
     assert none.noise is None
     assert all(row["label_noise"] == 0.0 for row in none.rows)

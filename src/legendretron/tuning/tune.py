@@ -1,7 +1,7 @@
 """One choice by held-out log-loss of the labels as they are recorded: of a link, of a noise floor, and of their penalties.
 
 Candidates, the simplest first: softmax, which is logistic regression; softmax with a floor; with a transition matrix, where
-there are rows enough; learned links, without and with a floor. A later one is chosen if it beats the best one before by more
+there are rows enough; learned links, with a floor if it was chosen. A later one is chosen if it beats the best one before by more
 than the standard error of the difference, paired by row. Whoever says that labels are wrong leaves out those without noise.
 
 Three questions are asked of logistic regression first, since a search takes time: whether a floor, a matrix or a link
@@ -86,10 +86,10 @@ def tune(problem: TuningProblem, links: list[Candidate], *, logistic: bool, alph
                 tuning.noise = FoundNoise.measured(asked.noise, n_classes, recorded=recorded)
             else:
                 tuning.noise = FoundNoise.of_rates(base.noise, n_classes, base.rate, recorded=recorded)
-            if floors:
-                rate = min(floors[0].noise.training, floors[0].noise.held_out)
+            if base is not plain:
                 # a link that fits better has less noise, and too much of it leads training astray
-                rates = (*((0.0,) if recorded else ()), 0.5 * rate, rate) if rate > 0.0 else (0.0,)
+                rate = min(base.noise.training, base.noise.held_out)
+                rates = (0.5 * rate, rate) if rate > 0.0 else rates
         chosen, tried = base, [*(path.points.values() or [plain]), *floors]
         if not logistic:
             chosen = base = None
