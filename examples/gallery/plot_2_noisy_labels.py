@@ -29,7 +29,7 @@ for share in shares:
     y = symmetric_noise(true, share, n_classes=5, random_state=0)
     models = {
         "logistic regression": LogisticRegressionCV(**settings),
-        "LegendreTron": LegendreTronClassifier(random_state=0),
+        "LegendreTron": LegendreTronClassifier(label_noise="symmetric", random_state=0),
     }
     right = {}
     for name, model in models.items():
