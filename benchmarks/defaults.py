@@ -209,6 +209,7 @@ def sections(records: list[Record], results: Results) -> list[str]:
             strengths.append([results.facts(dataset)["label"], f"{logistic} of {len(own)}", *shown])
     return [
         _INTRODUCTION,
+        study.EARLIER,
         study.DISCLOSURE,
         study.scores_table(results, cells, main, ["accuracy", "log_loss"], BASELINE),
         study.unconverged(records, main),

@@ -301,6 +301,7 @@ def sections(records: list[Record], results: Results) -> list[str]:
 
     parts = [
         _introduction(),
+        study.EARLIER,
         study.DISCLOSURE,
         "\n".join(f"- **{model}**: {ABOUT[model]}" for model in models),
         "## Better and worse",

@@ -249,6 +249,7 @@ def sections(records: list[Record], results: Results) -> list[str]:
         "tables of a section, by means over the splits that all of them have. Ratios are geometric means over tables. Times "
         f"are processor times, if both models ran on the same machine. Log-losses below {FLOOR:g} count as {FLOOR:g}. There "
         f"are up to {SPLITS} splits, fewer for slow models.",
+        study.EARLIER,
     ]
     for noise in sorted(results.values_of("noise")):
         tables = [t for t in results.values_of("dataset") if results.values((t, noise, NETWORK), "log_loss")]

@@ -114,6 +114,7 @@ def sections(records: list[Record], results: Results) -> list[str]:
         f"`{OURS}` against `{BASELINE}` on {len(tables)} tables of KEEL, {splits} splits each. Labels of training "
         "rows are replaced at random by another class; those of test rows are correct. Paired t-tests "
         f"at {100 * (1 - LEVEL):g} %: **better**, *worse*.",
+        study.EARLIER,
         study.DISCLOSURE,
         "## Better and worse",
         "In how many tables ours is significantly better / worse:",

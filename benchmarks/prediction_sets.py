@@ -217,6 +217,7 @@ def sections(records: list[Record], results: Results) -> list[str]:
         "labels, whose set contains the label; size is the mean number of classes in a set. Randomized sets should have "
         "exactly the nominal coverage. Without randomization, the most probable class is always included, so coverage is at "
         "least the accuracy. All sets of a run are made from the same predictions.",
+        study.EARLIER,
     ]
     for model in (name for name in MODELS if name in results.values_of("model")):
         for noise in sorted(results.values_of("noise")):

@@ -93,22 +93,22 @@ plt.show()
 # %%
 # Predict sets
 # ------------
-# Where one class is not certain enough, predict a set that contains the true class with a given probability.
+# Where one class is not certain enough, predict a set that contains the label with a given probability.
 
 sets = network.predict_set(X_test, coverage=0.9)
 place = np.searchsorted(network.classes_, y_test)
 held, single = sets[np.arange(len(y_test)), place].mean(), np.mean(sets.sum(1) == 1)
-print(f"{held:.1%} of the sets contain the true class, {single:.1%} are a single class")
+print(f"{held:.1%} of the sets contain the label, {single:.1%} are a single class")
 
 # %%
 # Find wrong labels
 # -----------------
-# ``fit`` estimates the share of wrong labels. Here it is zero: whether a passenger survived was partly chance, and an
-# unlikely label is not a wrong one. ``label_quality`` is the probability that a label is correct, estimated by models
-# that were not trained on the row. These five rows would be the first to check:
+# ``fit`` estimates the share of labels that are wrong, or as random as wrong ones. Here it is zero: survival was partly
+# chance, but a share of labels at random does not explain it better. ``label_quality`` is the probability that a label is
+# correct, estimated by models that were not trained on the row. These five rows would be the first to check:
 
 issues = linear.find_label_issues(X_train, y_train)
-print(f"wrong labels: {linear.noise_rate_:.0%}, suspicious rows: {len(issues)}")
+print(f"wrong or random labels: {linear.noise_rate_:.0%}, suspicious rows: {len(issues)}")
 quality = linear.label_quality(X_train, y_train, cv=5)
 first = X_train.index[np.argsort(quality)[:5]]
 rows = table.loc[first, ["name", "pclass", "sex", "age"]]

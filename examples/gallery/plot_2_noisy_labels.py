@@ -2,8 +2,9 @@
 Training on noisy labels
 ========================
 
-A share of the training labels is replaced by other classes. How well are the *true* classes predicted? By default
-:class:`~legendretron.estimators.LegendreTronClassifier` tests whether some labels are wrong, and estimates how many.
+A share of the training labels is replaced by other classes. How well are the *true* classes predicted? By default,
+models predict labels like the ones they are trained on. With ``label_noise="symmetric"``,
+:class:`~legendretron.estimators.LegendreTronClassifier` estimates how many labels are wrong, and predicts the true ones.
 """
 
 import matplotlib.pyplot as plt
@@ -19,7 +20,8 @@ X, true = make_blobs(2000, centers=5, n_features=8, cluster_std=3.5, random_stat
 X, X_test, true, true_test = X[:800], X[800:], true[:800], true[800:]
 
 # %%
-# ``fit`` estimates the rate by itself.
+# ``fit`` estimates the rate, and we say that some labels are wrong. Only we can know that: labels that are a matter of
+# chance look the same.
 
 settings = {"scoring": "neg_log_loss", "max_iter": 1000, "l1_ratios": (0,), "use_legacy_attributes": False}
 shares = np.array([0.0, 0.1, 0.2, 0.3, 0.4])
@@ -49,7 +51,7 @@ for name, values in log_losses.items():
 axes[0].set(xlabel="share of wrong training labels", ylabel="test log-loss, true classes")
 axes[0].legend()
 estimate, low, high = np.array(rates).T
-axes[1].axline((0, 0), slope=1, color="grey", linestyle=":", label="truth")
+axes[1].axline((0, 0), slope=1, color="grey", linestyle=":", label="true share")
 axes[1].errorbar(shares, estimate, [estimate - low, high - estimate], fmt="o", color="C1", capsize=3, label="estimate")
 axes[1].set(xlabel="share of wrong training labels", ylabel="noise_rate_ and its interval")
 axes[1].legend()

@@ -20,6 +20,7 @@ y = symmetric_noise(true, 0.1, n_classes=10, random_state=0)
 # %%
 # ``find_label_issues`` returns the rows whose labels are probably wrong, the most suspicious first, according to
 # models that were not trained on the row (``cv=5``). ``label_quality`` is the probability that each label is right.
+# ``label_noise="symmetric"`` says that some labels are wrong.
 
 clf = MultinomialLogisticClassifier(label_noise="symmetric")
 clf.fit(X, y)

@@ -1,4 +1,4 @@
-r"""Prediction sets: sets of classes that contain the true class with a given probability.
+r"""Prediction sets: sets of classes that contain the label of a row with a given probability.
 
 A set contains the classes whose score is at most a threshold. The threshold is a quantile of the scores of the labels of
 other rows, by a model that was not fitted to these rows (split conformal prediction). The score of a class :math:`k` is the
@@ -15,7 +15,8 @@ calibrated and when they are predicted. The last digits of a prediction depend o
 scores within :math:`10^{-4}` count as equal. Log-odds are as exact near 0 as near 1: a probability of :math:`1 - 10^{-9}` is
 told from :math:`1 - 10^{-8}`, but not from one that differs by rounding errors.
 
-**Wrong labels.** Sets that are calibrated on wrong labels must contain these, too, and are too large. With the
+**Wrong labels.** Sets that are calibrated on wrong labels must contain these, too. If they are to contain the true class,
+they are too large. With the
 transition matrix :math:`T` of the labels (rows are true classes), a row with the label :math:`y` counts with the mass
 :math:`(T^{-1})_{yk}` for each class :math:`k`. These masses, of which some are negative, have the expectation
 :math:`P(\text{true} = k \mid x)`, so that the share of the mass at scores up to :math:`t` is, on average, the share of true
@@ -128,10 +129,10 @@ class SetCalibration:
     >>> sets.shape, bool(0.87 < sets[np.arange(1000), y[1000:]].mean() < 0.93)
     ((1000, 4), True)
     >>> calibration.n_rows, calibration.guarantee
-    (1000, 'On average over such rows, sets hold the true class with at least the probability asked for.')
+    (1000, 'On average over such rows, sets hold the label with at least the probability asked for.')
     """
 
-    proba: np.ndarray  #: probabilities of the true classes in single precision, shape (n, C)
+    proba: np.ndarray  #: predicted probabilities in single precision, shape (n, C)
     labels: np.ndarray  #: classes from 0, as they were observed, shape (n,)
     weight: np.ndarray  #: of the rows, shape (n,)
     out_of_fold: bool = (
@@ -221,10 +222,10 @@ class SetCalibration:
             )
         if self.out_of_fold:
             return (
-                "Sets hold the true class about as often as asked for, as a rule a little more often: models of the folds "
+                "Sets hold the label about as often as asked for, as a rule a little more often: models of the folds "
                 "have seen fewer rows than this one."
             )
-        return "On average over such rows, sets hold the true class with at least the probability asked for."
+        return "On average over such rows, sets hold the label with at least the probability asked for."
 
     def __str__(self) -> str:
         rows = "of the fit, predicted out of fold" if self.out_of_fold else "that were held out from the fit"

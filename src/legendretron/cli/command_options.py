@@ -107,7 +107,7 @@ class FitOptions(EstimatorOptions, LabeledTableOptions):
     """Fit a model to a table and write it to a file.
 
     By default, penalties are chosen on held-out rows, and logistic regression is kept unless a learned link is clearly
-    better. The command also checks whether some labels are wrong. The summary says what was chosen and found.
+    better. The command also checks whether some labels look wrong or random. The summary says what was chosen and found.
 
     Columns may contain numbers, text, dates (such as 2024-05-31, 31.05.2024 or 05/31/2024) or true and false, with missing
     values. The summary says how each column was encoded, and the model file stores it. Numbers with leading zeros, such as
@@ -194,7 +194,7 @@ class PredictOptions(TableOptions):
     )
     proba: bool = option("Add a column p(class) for every class.", "--proba", value=False)
     sets: float | None = option(
-        "Add a column set(class) for every class: whether it is in a set that contains the true class with this "
+        "Add a column set(class) for every class: whether it is in a set that contains the label with this "
         "probability.",
         "--sets",
     )

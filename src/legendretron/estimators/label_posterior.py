@@ -4,6 +4,8 @@ By Bayes' rule, with the transition matrix :math:`T` of the labels and true prob
 
 .. math:: P(\text{true} = i \mid x, y) = p_i T_{iy} / \sum_k p_k T_{ky}
 
+Here, ``p`` are probabilities of the link, without noise, also where predictions are of recorded labels.
+
 This is right only as far as ``p`` is. For labels that look wrong, it depends on how small the least probabilities are, which
 is where models are worst: penalties make them too timid, and where a model does not fit it is much too bold. So ``p`` is
 calibrated first, on the labels of the rows as they are:

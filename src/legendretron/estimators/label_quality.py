@@ -51,7 +51,10 @@ class LabelQuality(ProbabilityClassifier):
 
     @property
     def noise_rate_(self) -> float:
-        """Share of the training labels that a uniform part explains: wrong labels, or chance; 0 if none was chosen."""
+        """Share of the training labels that a uniform part explains: wrong labels, or chance.
+
+        It is 0 if a uniform part does not explain them better than a temperature alone, by more than a standard error.
+        """
         return self._fitted_noise().wrong
 
     @property
@@ -99,7 +102,7 @@ class LabelQuality(ProbabilityClassifier):
         return np.exp(swap_classes(noise.make_noise().log_observed(ordered).numpy()).astype(log_p.dtype))
 
     def label_quality(self, X: Any, y: Any, cv: Any = 5, groups: Any = None, sample_weight: Any = None) -> np.ndarray:
-        r"""Probability, for each row, that its label is correct.
+        r"""Probability, for each row, that its label is the true one, whether ``predict_proba`` is of true labels or not.
 
         .. math:: P(\text{true} = y \mid x, y) = p_y T_{yy} / \sum_k p_k T_{ky}
 

@@ -95,8 +95,10 @@ class LegendreTronClassifier(LinearLinkClassifier):
         Folds used to choose ``alpha`` and ``link_alpha``. ``None``: five folds, repeated three times for logistic regression
         below 1,000 rows. From 5,000 rows, links are tried on one fold; from 50,000, a fifth of the rows is held out once.
     label_noise : {"auto", "symmetric", "class-conditional"}, float, array-like or None, default="auto"
-        Wrong labels in ``y``. ``"auto"``: allowed for if found. ``"symmetric"``, ``"class-conditional"``: one rate, or
-        one per pair of classes, is estimated. A float or a matrix, whose rows are true classes: known rates. See Notes.
+        ``"auto"``: predict labels like those in ``y``; a noise floor is chosen like any other link. ``None``: without one.
+        Everything else says that labels in ``y`` are wrong, and predicts true ones. ``"symmetric"``,
+        ``"class-conditional"``: one rate, or one per pair of classes, is estimated. A float or a matrix, whose rows are true
+        classes: known rates. See Notes.
 
     Attributes
     ----------
@@ -107,8 +109,8 @@ class LegendreTronClassifier(LinearLinkClassifier):
     intercept_ : ndarray of shape (n_classes - 1,)
         Intercepts ``b``.
     link_ : Link
-        The learned link to the true labels, a torch module on the CPU, with classes in the order of ``link_classes_``. It is
-        a ``SoftmaxLink`` if logistic regression was chosen.
+        The learned link, without noise: a torch module on the CPU, with classes in the order of ``link_classes_``. It is a
+        ``SoftmaxLink`` if logistic regression was chosen.
     alpha_, link_alpha_ : float
         The strengths that were used; ``link_alpha_`` is infinite if the link was not learned, as in logistic regression and
         with a fixed link.
@@ -116,11 +118,14 @@ class LegendreTronClassifier(LinearLinkClassifier):
         With a fixed link only: the largest entry of the gradient of the penalized loss at the solution, for scaled features,
         and whether it is at most ``tol``, or 100 times the rounding error of ``dtype`` if that is larger.
     noise_rate_ : float
-        Share of wrong labels in the training data; 0 if none were found. Present if it was estimated or given.
+        Share of the training labels that a uniform part explains: wrong labels, or chance; 0 if it does not fit them better.
+        Present if it was estimated or given.
     noise_rate_interval_ : tuple of float
         Interval of ``noise_rate_``: covers the estimates from training and from held-out rows, 2.5 standard errors each.
     noise_matrix_ : ndarray of shape (n_classes, n_classes)
         Probabilities of observed labels (columns) for each true class (rows), in the order of ``classes_``.
+    predicts_recorded_ : bool
+        Whether ``predict_proba`` is of labels as they are recorded in ``y``, or of true ones.
     tuning_ : DataFrame
         If penalties were chosen: the candidates, the chosen one first, with mean and standard error of the held-out log-loss
         and of its difference from logistic regression. See :class:`~legendretron.plots.TuningDisplay`.
@@ -146,12 +151,17 @@ class LegendreTronClassifier(LinearLinkClassifier):
     The link must be canonical, and have the same number of classes. For a composite link of three or more classes,
     :func:`~legendretron.links.distill` gives the nearest canonical link. ``alpha`` is chosen as for logistic regression.
 
-    **Wrong labels.** The model is trained on the observed labels and predicts the true ones. With ``"auto"``, noise is
-    assumed if it explains held-out labels better. If the penalties or ``class_weight`` are given, ``"auto"`` means ``None``.
+    **Wrong labels.** Labels alone do not tell wrong ones from chance. So by default, ``predict_proba`` is of labels as they
+    are recorded in ``y``. A noise floor, and a transition matrix if there are enough rows, are candidates beside softmax and
+    learned links, chosen by the log-loss of held-out labels, by more than one standard error. If a floor was chosen and
+    ``noise_rate_interval_`` excludes 0, ``fit`` warns once (:class:`~legendretron.LabelNoiseWarning`). If ``label_noise``
+    says that labels are wrong, ``predict_proba`` is of true labels, and ``predict_proba_observed`` of recorded ones. If both
+    penalties are given, ``"auto"`` means ``None``.
 
     **Lower bound.** If penalties are chosen and noise is looked for, a learned link predicts ``(1 - u) p + u / C``, where
-    ``p`` are the probabilities of ``link_``. The share ``u`` is a quarter of one of ``n`` rows, ``1 / (4 n)``, or more if the
-    noise rate is uncertain. So the log-loss of a row is at most ``log(4 n C)``.
+    ``p`` are the probabilities of ``link_``. The share ``u`` is at least a quarter of one of ``n`` rows, ``1 / (4 n)``; it is
+    larger with a noise floor, or if true labels are predicted and the noise rate is uncertain. So the log-loss of a row is
+    at most ``log(4 n C)``.
 
     References
     ----------

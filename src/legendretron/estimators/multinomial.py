@@ -28,8 +28,10 @@ class MultinomialLogisticClassifier(LinearLinkClassifier):
         gradient of ``tol``. ``"adam"``: minibatches.
     learning_rate, max_epochs, batch_size, early_stopping, tol, class_weight, warm_start, standardize
         See :class:`~legendretron.estimators.LegendreTronClassifier`.
-    device, dtype, random_state, verbose, checkpoint, cv, label_noise
+    device, dtype, random_state, verbose, checkpoint, cv
         See :class:`~legendretron.estimators.LegendreTronClassifier`.
+    label_noise : {"auto", "symmetric", "class-conditional"}, float, array-like or None, default=None
+        As in :class:`~legendretron.estimators.LegendreTronClassifier`. ``None`` is logistic regression without a noise floor.
 
     Examples
     --------

@@ -84,8 +84,9 @@ class LegendreNetClassifier(SavedModel, LabelQuality):
     label_smoothing : float, default=0.1
         Share of each label that is spread over all classes in training; the link corrects for it.
     label_noise : {"auto", "symmetric", "class-conditional"}, float, array-like or None, default="auto"
-        Wrong labels in ``y``, as in :class:`~legendretron.LegendreTronClassifier`; they are detected from held-out
-        predictions. If there are any, the networks are trained again, with a loss that allows for them.
+        As in :class:`~legendretron.LegendreTronClassifier`, but ``"auto"`` tries no matrix. If noise is looked for, networks
+        are trained again with a loss that allows for it. By default, that is done only if held-out predictions suggest a
+        noise floor, and these networks are used only if they predict recorded labels better.
     class_weight : dict or "balanced", default=None
         Weights of the classes.
     device : str, default="cpu"
@@ -114,7 +115,7 @@ class LegendreNetClassifier(SavedModel, LabelQuality):
     oof_proba_ : ndarray of shape (n_samples, n_classes)
         Out-of-fold probabilities of the training rows, by the networks; NaN for rows that could not be held out. Not saved,
         and not there if ``is_linear_``.
-    noise_rate_, noise_rate_interval_, noise_matrix_
+    noise_rate_, noise_rate_interval_, noise_matrix_, predicts_recorded_
         As in :class:`~legendretron.LegendreTronClassifier`.
     set_calibration_ : SetCalibration
         The rows that :meth:`predict_set` is calibrated on, and the coverage that they guarantee.

@@ -67,7 +67,11 @@ class ProbabilityClassifier(Classifier, BaseEstimator):  # type: ignore[misc]
         return self._predict_all(self._check_features(X), log=True)
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Probabilities of shape (n_samples, n_classes), in the order of ``classes_``."""
+        """Probabilities of shape (n_samples, n_classes), in the order of ``classes_``.
+
+        They are those of labels like the ones in ``y``, unless ``label_noise`` says that labels are wrong: then, those of
+        true labels.
+        """
         return self._predict_all(self._check_features(X), log=False)
 
     def predict(self, X: Any) -> np.ndarray:
@@ -109,12 +113,12 @@ class ProbabilityClassifier(Classifier, BaseEstimator):  # type: ignore[misc]
         cautious: bool = False,
         random_state: Any = None,
     ) -> np.ndarray:
-        """Predict sets of classes that contain the true class with a given probability.
+        """Predict sets of classes that contain the label of a row with a given probability.
 
         Sets are calibrated on rows that the model was not fitted to. After :meth:`calibrate_sets`, coverage is guaranteed on
-        average over such rows, if their labels are correct. After ``fit``, sets are calibrated on its folds, without a
-        guarantee. With wrong labels, coverage refers to the true class, and depends on ``noise_matrix_``.
-        ``print(set_calibration_)`` says which case applies.
+        average over rows that are labeled in the same way. After ``fit``, sets are calibrated on its folds, without a
+        guarantee. If ``label_noise`` says that labels are wrong, coverage refers to the true class, and depends on
+        ``noise_matrix_``. ``print(set_calibration_)`` says which case applies.
 
         Parameters
         ----------
@@ -134,7 +138,7 @@ class ProbabilityClassifier(Classifier, BaseEstimator):  # type: ignore[misc]
         by_class : bool, default=False
             Whether the coverage must hold for the rows of every class, by a threshold for each.
         cautious : bool, default=False
-            With wrong labels: whether to assume the lower end of ``noise_rate_interval_``, which makes sets larger.
+            If sets contain true labels, of which some were wrong: whether to assume the lower end of ``noise_rate_interval_``, which makes sets larger.
         random_state : int, RandomState or None, default=None
             Seed of randomized sets.
 

@@ -66,7 +66,7 @@ class TableClassifier(SavedModel, Classifier, BaseEstimator):  # type: ignore[mi
         Class labels.
     coef_, intercept_, alpha_, link_alpha_, link_, link_classes_, loss_, history_, tuning_, n_iter_
         Those of ``estimator_``, if it has them. ``get_feature_names_out()`` names the columns of ``coef_``.
-    noise_rate_, noise_rate_interval_, noise_matrix_, set_calibration_
+    noise_rate_, noise_rate_interval_, noise_matrix_, predicts_recorded_, set_calibration_
         Those of ``estimator_``, if it has them.
     n_features_in_, feature_names_in_
         Those of the table.

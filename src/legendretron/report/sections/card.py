@@ -21,7 +21,7 @@ _FOUND = {
     "link_alpha_": "link_alpha that was used",
     "n_iter_": "iterations",
     "temperature_": "temperature",
-    "noise_rate_": "estimated share of wrong labels",
+    "noise_rate_": "estimated share of labels that are wrong, or a matter of chance",
     "n_features_in_": "features",
 }
 

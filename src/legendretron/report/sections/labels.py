@@ -50,9 +50,8 @@ def noise_in_words(model: Any) -> str:
         return "The model has no estimate of how many of its training labels are wrong."
     if rate == 0:
         return "No wrong labels were found in the training data."
-    return (
-        f"An estimated {percent(rate)} of the training labels are wrong (interval {percent(low)} to {percent(high)})."
-    )
+    chance = ", or a matter of chance" if model.predicts_recorded_ else ""
+    return f"An estimated {percent(rate)} of the training labels are wrong{chance} (interval {percent(low)} to {percent(high)})."
 
 
 def labels(model: Any, contestant: Contestant, rows: EvaluationRows, posterior: np.ndarray) -> Markup:

@@ -53,8 +53,8 @@ def training(classifier: Any) -> Markup:
         if (tuning["label_noise"] > 0).any():
             more.append(
                 note(
-                    "Candidates that assume label noise need more than a lower loss to be chosen: the suspicious "
-                    "labels must look random, not like a model that does not fit."
+                    "Candidates that assume label noise are compared like all others, by the log-loss of held-out labels "
+                    "as they are recorded."
                 )
             )
     return section("training", _TITLE, paragraph(" ".join(said)), grid(pictures) if pictures else "", *more)
