@@ -138,7 +138,7 @@ class ProbabilityClassifier(Classifier, BaseEstimator):  # type: ignore[misc]
         by_class : bool, default=False
             Whether the coverage must hold for the rows of every class, by a threshold for each.
         cautious : bool, default=False
-            If sets contain true labels, of which some were wrong: whether to assume the lower end of ``noise_rate_interval_``, which makes sets larger.
+            If sets are of true labels: whether to assume the lower end of ``noise_rate_interval_``, which makes them larger.
         random_state : int, RandomState or None, default=None
             Seed of randomized sets.
 

@@ -51,7 +51,8 @@ def noise_in_words(model: Any) -> str:
     if rate == 0:
         return "No wrong labels were found in the training data."
     chance = ", or a matter of chance" if model.predicts_recorded_ else ""
-    return f"An estimated {percent(rate)} of the training labels are wrong{chance} (interval {percent(low)} to {percent(high)})."
+    interval = f"interval {percent(low)} to {percent(high)}"
+    return f"An estimated {percent(rate)} of the training labels are wrong{chance} ({interval})."
 
 
 def labels(model: Any, contestant: Contestant, rows: EvaluationRows, posterior: np.ndarray) -> Markup:
