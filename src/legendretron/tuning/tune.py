@@ -1,8 +1,9 @@
 """One choice by held-out log-loss of the labels as they are recorded: of a link, of a noise floor, and of their penalties.
 
 Candidates, the simplest first: softmax, which is logistic regression; softmax with a floor; with a transition matrix, where
-there are rows enough; learned links, with a floor if it was chosen. A later one is chosen if it beats the best one before by more
-than the standard error of the difference, paired by row. Whoever says that labels are wrong leaves out those without noise.
+there are rows enough; learned links, with a floor if one was chosen. A later one is chosen if it beats the best one before
+by more than the standard error of the difference, paired by row. Whoever says that labels are wrong leaves out those
+without noise.
 
 Three questions are asked of logistic regression first, since a search takes time: whether a floor, a matrix or a link
 could lower its loss by a share that matters.
