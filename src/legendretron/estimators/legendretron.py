@@ -95,10 +95,9 @@ class LegendreTronClassifier(LinearLinkClassifier):
         Folds used to choose ``alpha`` and ``link_alpha``. ``None``: five folds, repeated three times for logistic regression
         below 1,000 rows. From 5,000 rows, links are tried on one fold; from 50,000, a fifth of the rows is held out once.
     label_noise : {"auto", "symmetric", "class-conditional"}, float, array-like or None, default="auto"
-        ``"auto"``: predict labels like those in ``y``; a noise floor is chosen like any other link. ``None``: without one.
-        Everything else says that labels in ``y`` are wrong, and predicts true ones. ``"symmetric"``,
-        ``"class-conditional"``: one rate, or one per pair of classes, is estimated. A float or a matrix, whose rows are true
-        classes: known rates. See Notes.
+        ``"auto"``: predict labels like those in ``y``, with a noise floor if that is better. ``"symmetric"`` (one rate),
+        ``"class-conditional"`` (a rate per pair of classes), a known rate, or a matrix, whose rows are true classes: some
+        labels in ``y`` are wrong, predict true ones. See Notes.
 
     Attributes
     ----------

@@ -84,9 +84,9 @@ class LegendreNetClassifier(SavedModel, LabelQuality):
     label_smoothing : float, default=0.1
         Share of each label that is spread over all classes in training; the link corrects for it.
     label_noise : {"auto", "symmetric", "class-conditional"}, float, array-like or None, default="auto"
-        As in :class:`~legendretron.LegendreTronClassifier`, but ``"auto"`` tries no matrix. If noise is looked for, networks
-        are trained again with a loss that allows for it. By default, that is done only if held-out predictions suggest a
-        noise floor, and these networks are used only if they predict recorded labels better.
+        As in :class:`~legendretron.LegendreTronClassifier`. ``"auto"`` tries a noise floor, but no matrix, if held-out
+        predictions suggest it: the networks are trained again with a loss that allows for it, and are used if they predict
+        recorded labels better.
     class_weight : dict or "balanced", default=None
         Weights of the classes.
     device : str, default="cpu"
