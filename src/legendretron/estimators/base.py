@@ -107,15 +107,16 @@ class LinearLinkClassifier(LinearPredictor):
     def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
         """Fit the model, and choose the strengths of the penalties if they are not given.
 
+        Soft labels are fitted as they are, unless they can be votes of annotators and ``label_noise`` is ``"symmetric"`` or
+        ``"class-conditional"``: then votes are combined, to predict true labels.
+
         Parameters
         ----------
         X : array, data frame or sparse matrix of shape (n_samples, n_features)
             Features. Sparse matrices are never made dense.
         y : array of shape (n_samples,), or array or data frame of shape (n_samples, n_classes)
             Class labels, numbers or strings, of at least two classes. Or soft labels: probabilities of the classes, which sum
-            to 1 in each row; classes are then the column names of a data frame, or 0 to ``n_classes - 1`` for an array. They
-            are fitted as they are, unless they can be votes and ``label_noise`` is ``"symmetric"`` or
-            ``"class-conditional"``: then votes are combined, to predict true labels.
+            to 1 in each row; classes are then the column names of a data frame, or 0 to ``n_classes - 1`` for an array.
         sample_weight : array of shape (n_samples,), optional
             Non-negative weights, not all zero. A weight of 2 is equivalent to repeating the row: exactly if all rows are
             in one batch, as with ``solver="lbfgs"``, and in expectation with minibatches.

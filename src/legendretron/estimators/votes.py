@@ -70,6 +70,7 @@ def combine_votes(copies: np.ndarray, weight: np.ndarray, n_classes: int) -> Com
     --------
     Each of three votes is wrong with a probability of 0.3:
 
+    >>> from legendretron.links.noise_models import wrong_share
     >>> rng = np.random.default_rng(0)
     >>> true = rng.integers(4, size=20_000)
     >>> votes = (true[:, None] + rng.integers(1, 4, (20_000, 3)) * (rng.random((20_000, 3)) < 0.3)) % 4
