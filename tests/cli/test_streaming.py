@@ -409,3 +409,14 @@ def test_a_word_among_numbers_is_a_bad_row_wherever_it_is(run, tmp_path, monkeyp
     assert ran.json["rows"] == 39
     assert f"line {at + 2}: column 'x' holds 'oops', which is not a number" in ran.err
     assert "'x'" in run(*words, code=1).err
+
+
+def test_a_fit_does_not_warn_of_batches_unlike_the_whole_table(run, tmp_path):
+    """Of a sorted table, no batch is like the others: a tenth of all values is missing, but all of the last ones."""
+    lines = [f"{row},{'' if row > 360 else 'red' if row % 3 else 'blue'},{row % 2}" for row in range(400)]
+    (tmp_path / "t.csv").write_text("\n".join(["x,color,y", *lines]))
+    for more in ([], ["--stream"]):
+        ran = run(*quick_fit(tmp_path, *more))
+        assert "unlike" not in ran.err
+    ran = run("predict", tmp_path / "m", tmp_path / "t.csv", "--stream", "--json")
+    assert ran.json["drift"] == []

@@ -280,7 +280,7 @@ def check_features(model: Model, table: Table, watch: DriftWatch | None = None) 
         if row is None:
             raise
         raise ValueError(f"{str(table.path)!r}, {table.place_of(row)}: {error}") from error
-    if watch is not None and hasattr(inner := _find_inner_model(model), "_standardized"):
+    if watch is not None and hasattr(inner := _find_inner_model(model), "_usual"):
         from legendretron.preprocessing.drift import feature_tallies
 
         watch.add(feature_tallies(inner, X))

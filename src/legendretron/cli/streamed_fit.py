@@ -31,6 +31,7 @@ from legendretron.datasets.text_form import TextForm
 from legendretron.estimators.base import LinearLinkClassifier
 from legendretron.estimators.stream_fit import SAMPLE_ROWS
 from legendretron.preprocessing import TableEncoder
+from legendretron.preprocessing.drift import DriftWatch
 from legendretron.streaming import Batch, BlockSource, Source, scan
 from legendretron.streaming.source import ROWS_OF_A_FILE, CompleteRows, RowCheck, read_ahead
 
@@ -76,7 +77,9 @@ class EncodedSource(BlockSource):
             if len(table.X):
                 rows = block * ROWS_OF_A_FILE + table.numbers_of(np.arange(len(table.X)))
                 y = table.y if table.written is None else table.written  # text, since only all of it tells what it is
-                yield batch_of(path, table.form, self.encoder.transform(table.X), y, rows)
+                with DriftWatch():  # a batch need not be like the whole table
+                    X = self.encoder.transform(table.X)
+                yield batch_of(path, table.form, X, y, rows)
         if faults:
             yield bad_rows(block, path, self.forms.get(path), faults, len(self.feature_names or ()))
 

@@ -21,6 +21,7 @@ from legendretron.estimators.onnx import predictor_model, write_model
 from legendretron.estimators.prediction import ProbabilityClassifier
 from legendretron.links import Link, SymmetricNoise
 from legendretron.losses import CanonicalLoss, CompositeLoss
+from legendretron.preprocessing.drift import UsualRanges
 from legendretron.tuning.folds import given_splits, short_repr
 from legendretron.tuning.noise import FoundNoise
 
@@ -31,6 +32,7 @@ class LabelQuality(ProbabilityClassifier):
     link_: Link
     n_features_in_: int
     _noise: FoundNoise | None = None
+    _usual: UsualRanges | None = None  #: of the features
 
     @property
     def link_classes_(self) -> np.ndarray:

@@ -31,6 +31,7 @@ from legendretron.estimators.settings import (
 )
 from legendretron.estimators.standardization import Standardized, Standardizer
 from legendretron.links import LabelNoise, Link, NoisyLink, SoftmaxLink, clean_link, with_noise
+from legendretron.preprocessing.drift import UsualRanges
 from legendretron.training import LinearModel, Sample, TrainingResult, TrainingSettings, as_features, train
 from legendretron.training.features import Features
 from legendretron.tuning.noise import FoundNoise
@@ -184,6 +185,8 @@ def fit_rows(
     set_fitted(estimator, model, result, plan, data.classes, observed, len(rows), start, data.X.dtype, fixed)
     if not (resume or online):
         set_tuning(estimator, tuning, plan)
+    if not resume:
+        estimator._usual = UsualRanges.of(data.X if len(rows) == data.X.shape[0] else data.X[rows])
     if not online:  # one pass over some rows need not converge
         warn_unless_converged(estimator, result)
 

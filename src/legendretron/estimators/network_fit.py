@@ -25,6 +25,7 @@ from legendretron.networks.held_out import learn_map
 from legendretron.networks.inputs import NetworkInputs
 from legendretron.networks.model import FoldSettings
 from legendretron.networks.predictor import LinearScores, NetworkScores
+from legendretron.preprocessing.drift import UsualRanges
 from legendretron.training import as_features
 from legendretron.tuning.folds import Fold, make_folds
 from legendretron.tuning.logistic_path import LogisticPath, PathPoint
@@ -52,6 +53,7 @@ def fit_folds(estimator: Any, data: FitData, seed: int) -> None:
         make_folds(int(estimator.n_folds), data.X, data.y, data.rows, data.groups, int(one), data.copies)
         for one in np.random.SeedSequence(seed).generate_state(settings.n_repeats)
     ]
+    estimator._usual = UsualRanges.of(data.X[data.rows])
     for name in ("_oof", "_oof_of", "_noise", "_sets", "history_"):
         estimator.__dict__.pop(name, None)  # of an earlier fit
     if not repeats[0]:

@@ -20,7 +20,7 @@ from legendretron._internal.fields import array, check_fields
 from legendretron._internal.parameters import check_choice, check_integer
 from legendretron.estimators.saved_classes import classes_from_state
 from legendretron.preprocessing.column import columns_from_state
-from legendretron.preprocessing.drift import tell_drift
+from legendretron.preprocessing.drift import UsualRanges, tell_drift
 
 #: Classes with a linear predictor, by name: importing them imports torch.
 _LINEAR = ("LegendreTronClassifier", "PaperLegendreTronClassifier", "MultinomialLogisticClassifier")
@@ -53,10 +53,9 @@ class NumpyPredictor:
                 raise ValueError("the floor of predictions is no share.")
             if noise["recorded"] and noise["matrix"] is not None:
                 self._matrix = _take(noise, "matrix", n_out + 1, n_out + 1)
-        mean, scale = (_take(state["units"], name, width) for name in ("mean", "scale"))
         self.n_features_in_ = width
         if encoder is None:
-            self._standardized = SimpleNamespace(mean=mean, scale=scale)
+            self._usual = None if state["usual"] is None else UsualRanges.from_state(state["usual"], width)
         else:
             if width != sum(len(column.outputs) for column in encoder.columns_):
                 raise ValueError("the encoder returns another number of features.")

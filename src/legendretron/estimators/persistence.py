@@ -29,6 +29,7 @@ from legendretron._internal.sklearn_compat import validate_parameters
 from legendretron.calibration.prediction_sets import SetCalibration
 from legendretron.estimators.saved_classes import LABEL, classes_from_state, classes_to_state
 from legendretron.links.persistence import link_from_state, link_to_state
+from legendretron.preprocessing.drift import UsualRanges
 from legendretron.training import History
 from legendretron.tuning.noise import FoundNoise
 
@@ -45,6 +46,7 @@ LINK_FIELDS = {
     "label_noise": optional(OBJECT),
     "n_iter": integer(0),
     "history": optional(OBJECT),
+    "usual": optional(OBJECT),
 }
 _WEIGHTS = list_of(
     Field(
@@ -143,13 +145,14 @@ def shared_from_state(cls: type[Any], state: dict[str, Any], n_features: int, **
 
 def link_parts_to_state(model: Any) -> dict[str, Any]:
     """All of the above, and the link, what is known of wrong labels, and how it was trained."""
-    noise, history = model._noise, getattr(model, "history_", None)
+    noise, history, usual = model._noise, getattr(model, "history_", None), model._usual
     return {
         **shared_to_state(model),
         "link": link_to_state(model.link_),
         "label_noise": None if noise is None else noise.to_state(),
         "n_iter": model.n_iter_,
         "history": None if history is None else history.to_state(),
+        "usual": None if usual is None else usual.to_state(),
     }
 
 
@@ -165,6 +168,8 @@ def link_parts_from_state(cls: type[Any], state: dict[str, Any], n_features: int
     model.n_iter_ = state["n_iter"]
     if state["history"] is not None:
         model.history_ = History.from_state(state["history"])
+    if state["usual"] is not None:
+        model._usual = UsualRanges.from_state(state["usual"], n_features)
     return model
 
 

@@ -38,6 +38,7 @@ from legendretron.estimators.settings import (
 from legendretron.estimators.standardization import Standardizer
 from legendretron.estimators.stream_data import Shard, join_rows, map_shards, scan_shards
 from legendretron.links import LabelNoise, Link
+from legendretron.preprocessing.drift import UsualRanges
 from legendretron.streaming import Source
 from legendretron.streaming.scan import merge_summaries
 from legendretron.training import LinearModel, Sample, as_features
@@ -254,7 +255,8 @@ class StreamFit:
 
     def prepare(self, make_model: ModelMaker) -> None:
         """Hold out rows, choose strengths, and make the model by a function of weight ``(d, K)``, bias ``(K,)`` and link."""
-        estimator, n_classes, device = self.estimator, len(self.summary.classes), self.layout.device
+        estimator, n_classes, layout = self.estimator, len(self.summary.classes), self.layout
+        device = layout.device
         sample = self._gather()
         dtype = torch.float32 if self.dtype == np.float32 else torch.float64
         self.generator = generator = torch.Generator().manual_seed(self.seed)
@@ -263,6 +265,9 @@ class StreamFit:
         link = estimator._make_link(n_classes, generator, dtype, self.summary.n_rows)
         noise, found = initial_noise(estimator, n_classes)
         self.tuning = self._choose(sample, dtype, noise) if self.tuned else None
+        self.usual = None
+        if self.tuned:  # there is a sample
+            self.usual = layout.broadcast(None if sample is None else UsualRanges.of(sample.x))
         strengths = estimator._strengths().pair() if self.tuning is None else self.tuning.chosen
         self.plan = plan = make_plan(estimator, link, strengths, self.tuning, noise, found, dtype, fresh=True)
         if plan.is_softmax:
@@ -360,6 +365,7 @@ class StreamFit:
         self._set_names()
         set_fitted(estimator, self.model, result, plan, self.summary.classes, observed, n_rows, self.start, self.dtype)
         set_tuning(estimator, self.tuning, plan)
+        estimator._usual = self.usual
         self._set_skipped()
         if self.layout.first:
             warn_unless_converged(estimator, result)

@@ -21,7 +21,7 @@ from legendretron._internal.fields import (
     optional,
 )
 from legendretron._internal.numbers import marks_of
-from legendretron.preprocessing.drift import Tally, usual_share
+from legendretron.preprocessing.drift import Tally, count_tails, usual_share
 from legendretron.preprocessing.values import DATE_KINDS, Values, dates_of, numbers_of, read_values, texts_of
 
 #: What a column can be.
@@ -37,7 +37,7 @@ _FIELDS = {
     "name": TEXT,
     "kind": one_of(*KINDS),
     **dict.fromkeys(("gaps", "pooled", "rows", "rare_rows"), integer(0)),
-    **dict.fromkeys(("mean", "low", "high"), number()),
+    **dict.fromkeys(("mean", "low", "high", "usual_low", "usual_high"), number()),
     "categories": list_of(optional(TEXT)),
     "constant": BOOLEAN,
 }
@@ -64,6 +64,8 @@ class FittedColumn:
     rare_rows: int = 0  #: those with a category so rare that with one row less it would be pooled, or unknown
     low: float = 0.0  #: the smallest number; 0 for the other kinds
     high: float = 0.0  #: the largest number
+    usual_low: float = 0.0  #: the usual range of numbers, see :mod:`legendretron.preprocessing.drift`
+    usual_high: float = 0.0
 
     def to_state(self) -> dict[str, Any]:
         """Return the attributes by name."""
@@ -73,7 +75,7 @@ class FittedColumn:
     def from_state(cls, state: Any) -> Self:
         """Rebuild from :meth:`to_state`; anything else raises a ``ValueError`` that names the attribute."""
         check_fields("a column of the encoder", state, _FIELDS)
-        numbers = {name: float(state[name]) for name in ("mean", "low", "high")}
+        numbers = {name: float(state[name]) for name in ("mean", "low", "high", "usual_low", "usual_high")}
         column = cls(**{**state, **numbers, "categories": tuple(state["categories"])})
         name, categories = column.name, column.categories
         if (column.kind == "categories") != bool(categories) or (column.pooled and not categories):
@@ -82,6 +84,10 @@ class FittedColumn:
             raise ValueError(f"categories of {name!r} must be different texts, got {reprlib.repr(categories)}.")
         if column.low > column.high:
             raise ValueError(f"low of {name!r} must not be above high, got {column.low} and {column.high}.")
+        if column.usual_low > column.usual_high:
+            raise ValueError(
+                f"usual_low of {name!r} must not be above usual_high, got {column.usual_low} and {column.usual_high}."
+            )
         if column.gaps + column.rare_rows > column.rows:
             raise ValueError(
                 f"gaps and rare_rows of {name!r} must be some of its rows, {column.rows}, got {column.gaps} and "
@@ -114,7 +120,7 @@ class FittedColumn:
     def encode(self, column: Any) -> tuple[np.ndarray, list[Tally]]:
         """Return the columns that a column of a data frame becomes, of shape (n, number of outputs).
 
-        And how many of its values are missing, and how many are unknown or far outside the range of the fit.
+        And how many of its values are missing, and how many are unknown or out of the usual range.
         """
         if self.kind == "categories":
             texts = texts_of(self.name, column)
@@ -123,42 +129,40 @@ class FittedColumn:
             own = np.append(places, of_gap).astype(np.intp)[texts.codes]
             encoded: np.ndarray = own[:, None] == np.arange(len(self.outputs))
             gaps = texts.codes < 0
-            return encoded, self._tallies(gaps, (own == self.elsewhere) & ~gaps)
+            unknown = int(((own == self.elsewhere) & ~gaps).sum())
+            words = "unknown, or rare in the fit" if self.pooled else "unknown"
+            present = self.rows - self.gaps
+            usual = usual_share(self.rare_rows, present)
+            odd = [Tally(self.name, "unknown", words, usual, present, unknown, int((~gaps).sum()))]
+            return encoded, [self._count_gaps(gaps), *odd]
         numbers = self._numbers(read_values(self.name, column))
         gaps = np.isnan(numbers)
         values = np.where(gaps, self.mean, numbers)
-        width = self.high - self.low
-        # the range of a constant says nothing about how far is far
-        outside = (numbers < self.low - width) | (numbers > self.high + width) if width > 0.0 else np.zeros_like(gaps)
         encoded = np.column_stack([values, gaps]) if self.gaps else values[:, None]
-        return encoded, self._tallies(gaps, outside)
+        return encoded, [self._count_gaps(gaps), *self._count_far(numbers[~gaps])]
 
-    def _tallies(self, gaps: np.ndarray, odd: np.ndarray) -> list[Tally]:
-        """Counts of gaps, and of values that are odd: unknown, or far outside the range."""
-        n, n_gaps = len(gaps), int(gaps.sum())
-        usual = f" ({self.gaps:,} of {self.rows:,} in the fit)" if self.gaps else ""
-        if self.kind == "categories":
-            problem, words = "unknown", "unknown, or rare in the fit" if self.pooled else "unknown"
-        else:
-            problem, words = (
-                "outside",
-                f"far outside the range of the fit, {self._format_number(self.low)} to {self._format_number(self.high)}",
-            )
-        return [
-            Tally(self.name, "missing", f"missing{usual}", usual_share(self.gaps, self.rows), self.rows, n_gaps, n),
-            Tally(
-                self.name,
-                problem,
-                words,
-                usual_share(self.rare_rows, self.rows - self.gaps),
-                self.rows - self.gaps,
-                int(odd.sum()),
-                n - n_gaps,
-            ),
-        ]
+    def _count_gaps(self, gaps: np.ndarray) -> Tally:
+        words = f"missing ({self.gaps:,} of {self.rows:,} in the fit)" if self.gaps else "missing"
+        usual = usual_share(self.gaps, self.rows)
+        return Tally(self.name, "missing", words, usual, self.rows, int(gaps.sum()), len(gaps))
 
-    def _format_number(self, number: float) -> str:
-        return str(np.datetime64(int(number // 1), "D")) if self.is_date else f"{number:.4g}"
+    def _count_far(self, numbers: np.ndarray) -> list[Tally]:
+        """Counts of numbers, without gaps, that are out of the usual range; of dates, far outside the range."""
+        present = self.rows - self.gaps
+        if self.constant:  # says nothing about how far is far
+            return []
+        if self.kind == "number":
+            below, above = (int(odd.sum()) for odd in (numbers < self.usual_low, numbers > self.usual_high))
+            span = f"{self.usual_low:.4g} to {self.usual_high:.4g}"
+            return count_tails(self.name, span, present, below, above, len(numbers))
+        if not self.is_date:
+            return []
+        # new rows are later than those of the fit as a rule, but not by more than all of these span
+        width = self.high - self.low
+        far = int(((numbers < self.low - width) | (numbers > self.high + width)).sum())
+        low, high = (np.datetime64(int(day // 1), "D") for day in (self.low, self.high))
+        words = f"far outside the range of the fit, {low} to {high}"
+        return [Tally(self.name, "outside", words, usual_share(0, present), present, far, len(numbers))]
 
     @functools.cached_property
     def places(self) -> dict[str | None, int]:

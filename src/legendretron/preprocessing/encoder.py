@@ -298,8 +298,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def transform(self, X: Any) -> np.ndarray:
         """Return the numbers of a table.
 
-        If most values of a column are unknown, missing although few were in the fit, or farther outside the range of the fit
-        than it is wide, a :class:`DriftWarning` says so.
+        If many values of a column are unknown, or missing although few were in the fit, or if half of its numbers are below,
+        or above, 95 % of those of the fit, a :class:`DriftWarning` says so.
 
         Parameters
         ----------

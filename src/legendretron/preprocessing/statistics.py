@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import re
+from dataclasses import replace
 
 import numpy as np
 
 from legendretron._internal.numbers import Marks, marks_of
 from legendretron._internal.parameters import spell
 from legendretron.preprocessing.column import FittedColumn
+from legendretron.preprocessing.drift import find_usual_range
 from legendretron.preprocessing.values import (
     DATE_KINDS,
     Values,
@@ -27,8 +30,34 @@ _IDENTIFIER_SHARE, _IDENTIFIER_ROWS = 0.9, 20
 _DENSE = 2.0
 #: Text with at least 10 distinct numbers and at most 3 words is a column of numbers with marks of gaps.
 _LEAST_NUMBERS, _MOST_WORDS = 10, 3
+#: Numbers of a column that its usual range is found from, and the golden ratio, which says which they are.
+_MOST_SAMPLED, _GOLDEN = 1_000, (math.sqrt(5.0) - 1.0) / 2.0
 #: Signs before or after a number, such as those of currencies.
 _WITH_SIGN = re.compile(r"[+-]?([$€£¥])? ?[+-]?[0-9][0-9.,' ]*(?(1)| ?(?:[$€£¥%‰]))")
+
+
+class _Sample:
+    """Some of the numbers that come in parts, at most ``_MOST_SAMPLED``; the parts make no difference.
+
+    A number is kept if the fractional part of its place times the golden ratio is below a share. For any share, these places
+    are spread evenly, whatever the period of the numbers.
+    """
+
+    def __init__(self) -> None:
+        self.numbers, self._marks = np.empty(0), np.empty(0)
+        self._seen, self._share = 0, 1.0
+
+    def add(self, numbers: np.ndarray) -> None:
+        """Take in more numbers."""
+        marks = np.arange(self._seen, self._seen + len(numbers)) * _GOLDEN % 1.0
+        self._seen += len(numbers)
+        kept = marks < self._share
+        self.numbers = np.concatenate([self.numbers, numbers[kept]])
+        self._marks = np.concatenate([self._marks, marks[kept]])
+        while len(self.numbers) > _MOST_SAMPLED:
+            self._share /= 2
+            kept = self._marks < self._share
+            self.numbers, self._marks = self.numbers[kept], self._marks[kept]
 
 
 class _Mean:
@@ -60,7 +89,7 @@ class ColumnStatistics:
         self.rows = self.gaps = 0
         self.kind: str | None = None  #: of all values so far
         self.single = True  #: whether all numbers are float32
-        self.numbers = _Mean()
+        self.numbers, self.sample = _Mean(), _Sample()
         self.counts: dict[str, int] = {}
         self.uncounted = 0  #: rows of values that are not counted
         self.dates = {kind: _Mean() for kind in DATE_KINDS}  #: ways in which all texts so far are dates
@@ -87,7 +116,9 @@ class ColumnStatistics:
         self.rows += len(gaps)
         self.gaps += int(gaps.sum())
         if values.texts is None:
-            self.numbers.add(values.numbers[~gaps])
+            present = values.numbers[~gaps]
+            self.numbers.add(present)
+            self.sample.add(present)
             self.single &= values.single or bool(gaps.all())
             self.all_different = self.all_different and not gaps.any() and _are_different(values.numbers)
             return
@@ -178,9 +209,13 @@ class ColumnStatistics:
     def _of_numbers(self, kind: str, numbers: _Mean) -> FittedColumn:
         constant = numbers.low == numbers.high
         mean = numbers.low if constant else numbers.mean  # exact
-        return FittedColumn(
+        column = FittedColumn(
             self.name, kind, self.gaps, mean, constant=constant, rows=self.rows, low=numbers.low, high=numbers.high
         )
+        if kind != "number" or constant:
+            return column
+        low, high = find_usual_range(self.sample.numbers).tolist()
+        return replace(column, usual_low=low, usual_high=high)
 
     def _of_categories(self, max_categories: int) -> FittedColumn:
         """The most frequent categories; of equally frequent ones the last in sorted order, as in OneHotEncoder."""
@@ -204,9 +239,10 @@ class ColumnStatistics:
         )
 
     def _rare_rows(self, kept: list[str | None]) -> int:
-        """Rows with a value that would not be kept if it had one row less, as it has for a row that is held out."""
-        rare = max([1, *(self.counts[text] for text in self.counts.keys() - set(kept))])
-        frequent = sum(self.counts[text] for text in kept if text is not None and self.counts[text] > rare)
+        """Rows with a value that might not be kept if it had one row less, as it has for a row that is held out."""
+        pooled = [self.counts[text] for text in self.counts.keys() - set(kept)]
+        most = max(pooled) + 1 if pooled else 1  # with one row less, it might be among those that are pooled
+        frequent = sum(self.counts[text] for text in kept if text is not None and self.counts[text] > most)
         return self.rows - self.gaps - frequent
 
     def _check_words(self) -> None:

@@ -21,7 +21,6 @@ from legendretron._internal.validation import check_integer
 from legendretron.diagnostics.decomposition import LEAST_ROWS, Fold, Recalibrated, folds_for, out_of_fold, recalibrate
 from legendretron.diagnostics.intervals import Estimate
 from legendretron.estimators import MultinomialLogisticClassifier
-from legendretron.estimators.base import LinearLinkClassifier
 from legendretron.plots.models import core
 from legendretron.preprocessing.drift import DriftWatch, feature_tallies
 from legendretron.report.markup import page, rows_in_words
@@ -215,7 +214,7 @@ class EvaluationReport:
             contestants["against"] = Contestant.of(names[1], rows.y, other_log_p)
         with DriftWatch() as watch:
             classifier, features = inner(model, X)
-        if not watch.tallies and isinstance(classifier, LinearLinkClassifier):
+        if not watch.tallies and hasattr(classifier, "_usual"):
             watch.add(feature_tallies(classifier, features))
         matrix, reason = features_for_logistic(features)
         notes, maps = _add_comparisons(contestants, rows, matrix, reason, seed)
