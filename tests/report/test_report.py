@@ -21,9 +21,11 @@ from sklearn.svm import SVC
 from legendretron import (
     EvaluationReport,
     LegendreCalibrator,
+    LegendreNetClassifier,
     LegendreTronClassifier,
     MultinomialLogisticClassifier,
     TableClassifier,
+    load,
 )
 from legendretron.report.markup import percent
 from tests.report.conftest import NAMES, Given, draw_labels, make_data
@@ -274,7 +276,7 @@ def test_tables_with_text_and_gaps():
     assert "<color>=" in page.sections["coefficients"]
     assert "An estimated 10.0 % of the training labels are wrong" in page.sections["labels"]
     assert "(composite) has no loss of its own" in page.sections["learned"]
-    assert "Logistic regression, with a penalty" in page.sections["scores"]
+    assert "no logistic regression of its training rows" in page.sections["scores"]  # its penalties were given
 
 
 def test_tables_with_names_and_sparse_ones(fitted):
@@ -291,12 +293,74 @@ def test_tables_with_names_and_sparse_ones(fitted):
 def test_what_cannot_be_done_is_said():
     log_p, y = draw_labels(20)
     page = page_of(Given((0, 1, 2)), log_p, y)
-    assert "no logistic regression, because there are fewer than 30 rows" in page.sections["scores"]
+    assert "no temperature scaling, because there are fewer than 30 rows" in page.sections["scores"]
     assert "too few rows for cross-validated recalibration" in page.sections["calibration"]
     X = np.where(np.arange(120).reshape(60, 2) % 7 == 0, np.nan, 1.0)
     labels = np.arange(60) % 2
     forest = RandomForestClassifier(3, random_state=0).fit(X, labels)
-    assert "because some values are missing or infinite" in page_of(forest, X, labels).sections["scores"]
+    page = page_of(forest, X, labels)
+    assert "no logistic regression of its training rows" in page.sections["scores"]
+    assert "coefficients" not in page.sections
+
+
+NOISY = {"random_state": 0, "label_noise": "symmetric", "cv": 2}
+
+
+@pytest.fixture(scope="module")
+def noisy():
+    """A model of labels of which a fifth is wrong, known at first, and found."""
+    X, y = make_data(700, seed=5)
+    wrong = np.random.default_rng(0).permutation(NAMES.repeat(700))[:700]
+    recorded = np.where(np.random.default_rng(1).random(700) < 0.3, wrong, y)
+    return MultinomialLogisticClassifier(**NOISY).fit(X[:350], recorded[:350]), X, y, recorded
+
+
+def test_the_rival_is_a_logistic_regression_of_the_training_rows(noisy, tmp_path):
+    model, X, _, recorded = noisy
+    report = EvaluationReport(model, X[350:], recorded[350:])
+    plain = model.tuning_[model.tuning_["label_noise"] == 0]
+    alpha = plain.loc[plain["log_loss"].idxmin(), "alpha"]
+    rival = MultinomialLogisticClassifier(alpha=alpha).fit(X[:350], recorded[:350])
+    found = report.scores["Logistic regression of the same training rows"]["log_loss"].value
+    assert found == pytest.approx(log_loss(recorded[350:], rival.predict_proba(X[350:])), rel=1e-4)
+    assert re.search("By log-loss it is .* a logistic regression of the same training rows", report.summary)
+    model.save(tmp_path / "model.safetensors")
+    assert EvaluationReport(load(tmp_path / "model.safetensors"), X[350:], recorded[350:]).summary == report.summary
+    page = page_of(rival, X[350:], recorded[350:])
+    assert "The model is itself a logistic regression" in page.sections["scores"]
+    assert "By log-loss" not in page.text
+
+
+def test_networks_keep_a_rival():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 2))
+    y = (X**2).sum(1) > 1.4
+    model = LegendreNetClassifier(max_steps=300, random_state=0).fit(X[:300], y[:300])
+    assert not model.is_linear_
+    assert (
+        "better than a logistic regression of the same training rows"
+        in EvaluationReport(model, X[300:], y[300:]).summary
+    )
+
+
+def test_wrong_labels_that_the_model_knows_of_are_not_its_fault():
+    """Its probabilities of true labels are too high for recorded ones, and those of recorded ones too low for true ones."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(2500, 3))
+    p = np.exp(X @ rng.normal(size=(3, 3)) * 2)
+    true = (p.cumsum(1) < p.sum(1, keepdims=True) * rng.random((2500, 1))).sum(1)
+    recorded = np.where(rng.random(2500) < 0.2, (true + rng.integers(1, 3, 2500)) % 3, true)
+    model = MultinomialLogisticClassifier(alpha=1e-4, label_noise=0.2).fit(X[:1500], recorded[:1500])
+    report = EvaluationReport(model, X[1500:], recorded[1500:])
+    assert "takes 20.0 % of recorded labels to be wrong; labels are compared with its prob" in report.summary
+    assert "Its probabilities can be taken as they are" in report.summary
+    own = report.scores["MultinomialLogisticClassifier"]["log_loss"].value
+    assert own == pytest.approx(log_loss(recorded[1500:], model.predict_proba_observed(X[1500:])))
+    report = EvaluationReport(model, X[1500:], true[1500:], against=model)
+    assert "but those of these rows to be right" in report.summary
+    assert "Its probabilities can be taken as they are" in report.summary
+    for found in list(report.scores.values())[:2]:
+        assert found["log_loss"].value == pytest.approx(log_loss(true[1500:], model.predict_proba(X[1500:])))
 
 
 def test_probabilities_of_zero_are_told():

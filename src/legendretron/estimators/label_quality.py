@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from legendretron._internal.sklearn_compat import check_sample_weight
+from legendretron.estimators.baseline import Baseline
 from legendretron.estimators.fit_data import swap_classes, swap_labels
 from legendretron.estimators.label_noise import swap_matrix
 from legendretron.estimators.label_posterior import label_posterior
@@ -33,6 +34,7 @@ class LabelQuality(ProbabilityClassifier):
     n_features_in_: int
     _noise: FoundNoise | None = None
     _usual: UsualRanges | None = None  #: of the features
+    _baseline: Baseline | None = None  #: None if the model is logistic regression itself, too
 
     @property
     def link_classes_(self) -> np.ndarray:

@@ -16,6 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 from legendretron._internal.parameters import spell
 from legendretron._internal.start import init_linear
 from legendretron._internal.validation import check_device
+from legendretron.estimators.baseline import fit_baseline, plain_alpha
 from legendretron.estimators.convex import check_fixed_fit, fit_convex, fixed_link, has_convex_solver
 from legendretron.estimators.fit_data import FitData, validation_split
 from legendretron.estimators.label_noise import is_learned, make_learned_noise, read_label_noise
@@ -187,6 +188,11 @@ def fit_rows(
         set_tuning(estimator, tuning, plan)
     if not resume:
         estimator._usual = UsualRanges.of(data.X if len(rows) == data.X.shape[0] else data.X[rows])
+    estimator._baseline = None
+    is_itself = plan.is_softmax and plan.noise is None and fixed is None
+    alpha = None if tuning is None or is_itself else plain_alpha(tuning)
+    if alpha is not None:
+        estimator._baseline = fit_baseline(estimator, sample, n_classes, alpha, start, data.X.dtype)
     if not online:  # one pass over some rows need not converge
         warn_unless_converged(estimator, result)
 

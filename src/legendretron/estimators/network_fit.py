@@ -14,6 +14,7 @@ from legendretron._internal.parameters import spell
 from legendretron._internal.validation import check_device
 from legendretron.calibration.fitting import Calibration
 from legendretron.calibration.link import CalibratedLink
+from legendretron.estimators.baseline import Baseline
 from legendretron.estimators.fit_data import FitData, swap_classes
 from legendretron.estimators.label_noise import is_learned, noise_to_find, read_label_noise
 from legendretron.estimators.linear_fit import fit_rows
@@ -54,7 +55,7 @@ def fit_folds(estimator: Any, data: FitData, seed: int) -> None:
         for one in np.random.SeedSequence(seed).generate_state(settings.n_repeats)
     ]
     estimator._usual = UsualRanges.of(data.X[data.rows])
-    for name in ("_oof", "_oof_of", "_noise", "_sets", "history_"):
+    for name in ("_oof", "_oof_of", "_noise", "_sets", "_baseline", "history_"):
         estimator.__dict__.pop(name, None)  # of an earlier fit
     if not repeats[0]:
         _fit_without_folds(estimator, data)
@@ -277,6 +278,10 @@ def _compare(
     if estimator.is_linear_:
         _set_linear(estimator, data, tune(problem, [], logistic=True), seed)
         return
+    if problem.known_noise is None:
+        plain = min(path.points.values(), key=path.loss)
+        model = _fit_linear(data, Tuning(Candidate(plain.alpha, math.inf)), None, seed)
+        estimator._baseline = Baseline(model.coef_, model.intercept_)
     estimator._noise = chosen.noise
     estimator._logits = NetworkScores.from_model(networks.model, inputs)
     estimator.link_ = CalibratedLink.from_map(chosen.learned.map)
@@ -302,15 +307,20 @@ def _fit_without_folds(estimator: Any, data: FitData) -> None:
 def _set_linear(estimator: Any, data: FitData, choice: Tuning, seed: int) -> None:
     """Fit logistic regression as it was chosen, and predict by it."""
     given = None if isinstance(estimator.label_noise, str) else estimator.label_noise
-    model, held_out = MultinomialLogisticClassifier(label_noise=given), choice.held_out
-    fit_rows(model, data, seed, choice=choice)
+    held_out, model = choice.held_out, _fit_linear(data, choice, given, seed)
     estimator.oof_score_ = float("nan")
     if held_out is not None:
         right = (held_out.log_p.argmax(1) == held_out.labels).to(held_out.weight)
         estimator.oof_score_ = float(held_out.weight @ right / held_out.weight.sum())
     estimator._logits = LinearScores(torch.as_tensor(model.coef_), torch.as_tensor(model.intercept_))
     estimator.link_ = model.link_.double()
-    estimator._noise, estimator._sets = model._noise, model._sets
+    estimator._noise, estimator._sets, estimator._baseline = model._noise, model._sets, model._baseline
+
+
+def _fit_linear(data: FitData, choice: Tuning, noise: Any, seed: int) -> MultinomialLogisticClassifier:
+    model = MultinomialLogisticClassifier(label_noise=noise)
+    fit_rows(model, data, seed, choice=choice)
+    return model
 
 
 def _gain_of_mean(n_means: int, n_networks: int) -> float:

@@ -27,6 +27,7 @@ from legendretron._internal.json_values import as_json
 from legendretron._internal.printable import one_line
 from legendretron._internal.sklearn_compat import validate_parameters
 from legendretron.calibration.prediction_sets import SetCalibration
+from legendretron.estimators.baseline import Baseline
 from legendretron.estimators.saved_classes import LABEL, classes_from_state, classes_to_state
 from legendretron.links.persistence import link_from_state, link_to_state
 from legendretron.preprocessing.drift import UsualRanges
@@ -47,6 +48,7 @@ LINK_FIELDS = {
     "n_iter": integer(0),
     "history": optional(OBJECT),
     "usual": optional(OBJECT),
+    "baseline": optional(OBJECT),
 }
 _WEIGHTS = list_of(
     Field(
@@ -144,8 +146,8 @@ def shared_from_state(cls: type[Any], state: dict[str, Any], n_features: int, **
 
 
 def link_parts_to_state(model: Any) -> dict[str, Any]:
-    """All of the above, and the link, what is known of wrong labels, and how it was trained."""
-    noise, history, usual = model._noise, getattr(model, "history_", None), model._usual
+    """All of the above, and the link, what is known of wrong labels, how it was trained, and what it is compared with."""
+    noise, history, usual, baseline = model._noise, getattr(model, "history_", None), model._usual, model._baseline
     return {
         **shared_to_state(model),
         "link": link_to_state(model.link_),
@@ -153,6 +155,7 @@ def link_parts_to_state(model: Any) -> dict[str, Any]:
         "n_iter": model.n_iter_,
         "history": None if history is None else history.to_state(),
         "usual": None if usual is None else usual.to_state(),
+        "baseline": None if baseline is None else baseline.to_state(),
     }
 
 
@@ -170,6 +173,8 @@ def link_parts_from_state(cls: type[Any], state: dict[str, Any], n_features: int
         model.history_ = History.from_state(state["history"])
     if state["usual"] is not None:
         model._usual = UsualRanges.from_state(state["usual"], n_features)
+    if state["baseline"] is not None:
+        model._baseline = Baseline.from_state(state["baseline"], n_classes, n_features)
     return model
 
 

@@ -365,7 +365,7 @@ class StreamFit:
         self._set_names()
         set_fitted(estimator, self.model, result, plan, self.summary.classes, observed, n_rows, self.start, self.dtype)
         set_tuning(estimator, self.tuning, plan)
-        estimator._usual = self.usual
+        estimator._usual, estimator._baseline = self.usual, None
         self._set_skipped()
         if self.layout.first:
             warn_unless_converged(estimator, result)

@@ -5,22 +5,19 @@ from __future__ import annotations
 import html
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 import scipy.sparse
 from markupsafe import Markup
-from scipy.special import log_softmax
 
-from legendretron._internal.chunks import chunks_in_cache
 from legendretron._internal.files import write_atomically
 from legendretron._internal.printable import one_line
 from legendretron._internal.validation import check_integer
-from legendretron.diagnostics.decomposition import LEAST_ROWS, Fold, Recalibrated, folds_for, out_of_fold, recalibrate
+from legendretron.diagnostics.decomposition import LEAST_ROWS, Recalibrated, folds_for, recalibrate
 from legendretron.diagnostics.intervals import Estimate
-from legendretron.estimators import MultinomialLogisticClassifier
 from legendretron.plots.models import core
 from legendretron.preprocessing.drift import DriftWatch, feature_tallies
 from legendretron.report.markup import page, rows_in_words
@@ -28,6 +25,7 @@ from legendretron.report.measured import SCORES, Measured
 from legendretron.report.rows import (
     Contestant,
     EvaluationRows,
+    as_labels_are,
     feature_names,
     inner,
     predict_rows,
@@ -39,21 +37,13 @@ from legendretron.report.sections.card import card
 from legendretron.report.sections.classes import classes, confusions, prediction_sets, ranking
 from legendretron.report.sections.coefficients import coefficients
 from legendretron.report.sections.labels import judge_labels, labels
-from legendretron.report.sections.learned import describe_link
+from legendretron.report.sections.learned import describe_link, is_logistic_regression
 from legendretron.report.sections.scores import comparison, main_numbers, scores, summary
 from legendretron.report.sections.training import training
 
-# A saved model does not contain its training data. So logistic regression and recalibration are cross-validated on the
-# given rows.
 
-#: Most numbers (rows x columns x classes) a logistic regression is fitted to, and most that its penalties are compared by.
-_MOST_NUMBERS, _MOST_TUNED = 1.4e7, 3.5e6
-#: Rows that give the unit of the features: about right is enough for single precision.
-_MOST_MEASURED = 10_000
-
-
-def features_for_logistic(X: Any) -> tuple[Any, str]:
-    """Return features as numbers, or None and the reason why a logistic regression cannot take them."""
+def numeric_features(X: Any) -> Any:
+    """Return features as a matrix of finite numbers, or None if they are none."""
     if scipy.sparse.issparse(X):
         matrix = X.tocsr()
         values = matrix.data
@@ -61,63 +51,8 @@ def features_for_logistic(X: Any) -> tuple[Any, str]:
         try:
             matrix = values = np.asarray(X, dtype=np.float64)
         except (TypeError, ValueError):
-            return None, "some columns are not numbers"
-    if matrix.ndim != 2:
-        return None, "the features are not a table"
-    if not np.isfinite(values).all():
-        return None, "some values are missing or infinite"
-    return matrix, ""
-
-
-def logistic_regression(X: Any, rows: EvaluationRows, folds: list[Fold]) -> tuple[np.ndarray | None, int]:
-    """Return log-probabilities of a tuned logistic regression, and the number of rows that it was fitted to.
-
-    None if the rows to fit to have one class only.
-    """
-    X = _single(X)
-    columns = X.nnz / max(X.shape[0], 1) if scipy.sparse.issparse(X) else X.shape[1]
-    most, most_tuned = (
-        max(int(numbers / max(columns * len(rows.classes), 1)), LEAST_ROWS) for numbers in (_MOST_NUMBERS, _MOST_TUNED)
-    )
-
-    alpha: float | str = "auto"
-
-    def fit(part: np.ndarray) -> Callable[[np.ndarray], tuple[np.ndarray]] | None:
-        nonlocal alpha
-        if len(np.unique(rows.y[part])) < 2:
             return None
-        # of many rows, penalties are compared once, by fits to some, judged on the others
-        cv = [np.split(np.arange(len(part)), [most_tuned])] if len(part) > most_tuned else None
-        model = MultinomialLogisticClassifier(alpha=alpha, cv=cv, random_state=0)
-        model.fit(X[part], rows.y[part], sample_weight=rows.weight[part])
-        alpha = "auto" if cv is None else model.alpha_
-
-        def predict(others: np.ndarray) -> tuple[np.ndarray]:
-            predicted = model.predict_log_proba(X[others])
-            if len(model.classes_) == len(rows.classes):
-                return (predicted,)
-            # a class that none of these rows has may be that of the next one
-            log_p = np.full((len(others), len(rows.classes)), -np.log(len(part) + 1.0))
-            log_p[:, model.classes_] = predicted
-            return (log_softmax(log_p, axis=1),)
-
-        return predict
-
-    found, fitted_to = out_of_fold((len(rows), len(rows.classes)), folds, most, fit)
-    return (None if found is None else found[0]), fitted_to
-
-
-def _single(X: Any) -> Any:
-    """Features in single precision, for speed; dense ones are standardized first, so that no digits are lost."""
-    if scipy.sparse.issparse(X):
-        return X.astype(np.float32)
-    some = X[:: -(-len(X) // _MOST_MEASURED)]
-    mean, spread = some.mean(0), some.std(0)
-    spread = np.where(spread > 0, spread, 1.0)
-    single = np.empty(X.shape, dtype=np.float32)
-    for part in chunks_in_cache(*X.shape):
-        single[part] = (X[part] - mean) / spread
-    return single
+    return matrix if matrix.ndim == 2 and np.isfinite(values).all() else None
 
 
 class EvaluationReport:
@@ -127,8 +62,12 @@ class EvaluationReport:
     and precision-recall curves, the learned link and loss, coefficients, training, suspicious labels, and a model card.
     Sections that do not apply to a model say so. Notebooks display the report.
 
-    A fitted model does not contain its training data. So the logistic regression it is compared with, temperature scaling,
-    and the recalibration that divides scores into calibration and refinement are cross-validated on the given rows.
+    The model is compared with logistic regression of the same training rows, which a fit that chooses penalties keeps if it
+    chooses anything else. Temperature scaling, and the recalibration that divides scores into calibration and refinement, are
+    cross-validated on the given rows.
+
+    Labels are compared with ``predict_proba_observed`` if the model assumes that some recorded labels are wrong, unless
+    ``predict_proba`` agrees better with them.
 
     Parameters
     ----------
@@ -164,8 +103,8 @@ class EvaluationReport:
 
     Notes
     -----
-    With more than 5,000 rows there are two folds instead of five. Comparison models are fitted to as many rows as take
-    seconds; the report says how many. Curves of single classes use at most 5,000 rows.
+    With more than 5,000 rows there are two folds instead of five. Models are recalibrated on as many rows as take seconds;
+    the page says how many. Curves of single classes are drawn from 5,000 rows.
 
     Examples
     --------
@@ -202,7 +141,8 @@ class EvaluationReport:
         given = log_proba if isinstance(log_proba, tuple) else (log_proba, None)
         with DriftWatch():  # warnings are collected below
             log_p = predict_rows(model, X, rows, "model", given[0])
-        contestants = {"model": Contestant.of(names[0], rows.y, log_p)}
+            judged, remark = as_labels_are(model, X, rows, log_p)
+        contestants = {"model": Contestant.of(names[0], rows.y, judged)}
         models = {names[0]: model}
         if against is not None:
             other, other_X = against if isinstance(against, tuple) else (against, X)
@@ -211,18 +151,21 @@ class EvaluationReport:
             models[names[1]] = other
             with DriftWatch():  # only the columns of the first model are reported
                 other_log_p = predict_rows(other, other_X, rows, "against", given[1])
+                other_log_p = as_labels_are(other, other_X, rows, other_log_p)[0]
             contestants["against"] = Contestant.of(names[1], rows.y, other_log_p)
         with DriftWatch() as watch:
             classifier, features = inner(model, X)
         if not watch.tallies and hasattr(classifier, "_usual"):
             watch.add(feature_tallies(classifier, features))
-        matrix, reason = features_for_logistic(features)
-        notes, maps = _add_comparisons(contestants, rows, matrix, reason, seed)
+        matrix = numeric_features(features)
+        notes, maps = _add_comparisons(
+            contestants, rows, classifier if core(model)[0] is classifier else None, features, seed
+        )
         measured = Measured(rows, contestants, {key: found.calibrated for key, found in maps.items()}, seed)
         error = measured.calibration_error("model")
         errors = class_errors(measured, "model", seed)
         self._measured = measured
-        answer = summary(measured, error, watch.found)
+        answer = summary(measured, error, watch.found, remark)
         self.summary = one_line(" ".join(sentence for sentence, _ in answer))
         self.scores: dict[str, dict[str, Estimate]] = {
             one.name: {score: measured.score(key, score) for score in SCORES} for key, one in contestants.items()
@@ -232,7 +175,7 @@ class EvaluationReport:
             parts["against"] = ("Side by side", comparison(measured))
         parts["calibration"] = ("Calibration", calibration(measured, error, maps, errors, seed))
         parts["classes"] = ("Classes", classes(measured, errors))
-        parts["sets"] = ("Prediction sets", prediction_sets(core(model)[0], measured, seed))
+        parts["sets"] = ("Prediction sets", prediction_sets(core(model)[0], measured, log_p, seed))
         parts["confusions"] = ("Mistakes", confusions(measured))
         parts["ranking"] = ("ROC", ranking(measured))
         parts["learned"] = ("Link and loss", describe_link(classifier, features, rows))
@@ -242,7 +185,7 @@ class EvaluationReport:
         parts["training"] = ("Training", training(classifier))
         with DriftWatch():  # reported above
             judge, own_features = core(model, X)
-        posterior = judge_labels(judge, own_features, rows, log_p)
+            posterior = judge_labels(judge, own_features, rows, log_p)
         parts["labels"] = ("Suspicious labels", labels(judge, contestants["model"], rows, posterior))
         took, now = time.perf_counter() - began, f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
         parts["card"] = ("Model card", card(models, rows, n_given, data or "", dict(facts or {}), took, now))
@@ -294,9 +237,12 @@ def _names(model: Any, against: Any, name: str | None, against_name: str | None)
 
 
 def _add_comparisons(
-    contestants: dict[str, Contestant], rows: EvaluationRows, matrix: Any, reason: str, seed: int
+    contestants: dict[str, Contestant], rows: EvaluationRows, classifier: Any, features: Any, seed: int
 ) -> tuple[list[str], dict[str, Recalibrated]]:
-    """Add what the model is compared with; return how it was made, as HTML, and the recalibrated models."""
+    """Add what the model is compared with; return how it was made, and the recalibrated models.
+
+    ``classifier`` is the one that the model consists of, with its features; None for a calibrator.
+    """
     folds = folds_for(len(rows), seed)
     own = contestants["model"].name
     notes, maps = [], {}
@@ -308,24 +254,22 @@ def _add_comparisons(
             f"Temperature scaling was cross-validated in {len(folds)} folds, each fitted to at most "
             f"{rows_in_words(found.fitted_to)} of this table."
         )
-        if matrix is not None:
-            log_p, fitted_to = logistic_regression(matrix, rows, folds)
-            if log_p is not None:
-                contestants["logistic"] = Contestant.of("Logistic regression, tuned", rows.y, log_p)
-                notes.append(
-                    "Logistic regression, with a penalty chosen by cross-validation (of many rows, once, on rows of the "
-                    "first fold), was fitted in the same folds, to "
-                    f"{rows_in_words(fitted_to)} at a time. The model was fitted to its own training data, which may be "
-                    "more or fewer rows: the comparison shows whether a simple model of these rows would be enough, not "
-                    "which method is better."
-                )
-            else:
-                reason = "a part of the rows has one class only"
     else:
-        reason = f"there are fewer than {LEAST_ROWS} rows"
-        notes.append(f"There is no temperature scaling, because {reason}.")
-    if "logistic" not in contestants:
-        notes.append(f"There is no logistic regression, because {reason}.")
+        notes.append(f"There is no temperature scaling, because there are fewer than {LEAST_ROWS} rows.")
+    baseline = getattr(classifier, "_baseline", None)
+    if baseline is not None:
+        log_p = baseline.predict_log_proba(features if scipy.sparse.issparse(features) else np.asarray(features))
+        contestants["logistic"] = Contestant.of("Logistic regression of the same training rows", rows.y, log_p)
+        notes.append(
+            "Logistic regression was fitted to the training rows of the model; its penalty was chosen on held-out ones."
+        )
+    elif is_logistic_regression(classifier):
+        notes.append("The model is itself a logistic regression, so it is not compared with one.")
+    else:
+        notes.append(
+            "This model has no logistic regression of its training rows to be compared with; fit one to them, and give it as "
+            "a second model."
+        )
     share = rows.share
     with np.errstate(divide="ignore"):
         log_share = np.broadcast_to(np.log(share), (len(rows), len(share)))

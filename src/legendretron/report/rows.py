@@ -16,10 +16,12 @@ from legendretron._internal.sklearn_compat import check_sample_weight
 from legendretron.diagnostics.scores import RowScores, row_scores
 from legendretron.estimators import LegendreCalibrator
 from legendretron.plots.models import core, format_label
-from legendretron.report.markup import abridge
+from legendretron.report.markup import abridge, percent
 
 #: Probabilities below this count as this, so that a single impossible label does not make every mean infinite.
 LEAST_PROBABILITY = 1e-15
+#: Standard errors of a difference that cannot be chance.
+_SURE_ERRORS = 1.96
 #: Labels that a message names.
 _NAMED = 5
 
@@ -166,10 +168,45 @@ def predict_rows(model: Any, X: Any, rows: EvaluationRows, what: str, known: Any
     sums = [np.exp(log_p[part]).sum(1) for part in chunks_in_cache(*log_p.shape)]
     if not np.allclose(np.concatenate(sums), 1.0, atol=1e-3):  # NaN is not close to anything
         raise ValueError(f"{what} must {does} probabilities that sum to 1 in every row{which}.")
+    return _in_order(log_p, own, rows)
+
+
+def _in_order(log_p: np.ndarray, own: np.ndarray, rows: EvaluationRows) -> np.ndarray:
+    """Log-probabilities with the classes of a model in the order of the rows."""
     if np.array_equal(own, rows.classes):
         return log_p
     order = {label: place for place, label in enumerate(own.tolist())}
     return log_p[:, [order[label] for label in rows.classes.tolist()]]
+
+
+def as_labels_are(model: Any, X: Any, rows: EvaluationRows, log_p: np.ndarray) -> tuple[np.ndarray, str]:
+    """Return the log-probabilities that labels are compared with, and a sentence on the choice, which is mostly empty.
+
+    A model that assumes wrong labels may predict true ones, ``log_p``, and as it is told also recorded ones. Labels to
+    evaluate on are recorded, too, as a rule. Where true ones agree clearly better with them, they are right.
+    """
+    estimator, features = core(model, X)
+    rate = getattr(estimator, "noise_rate_", 0.0)
+    if not rate > 0.0 or not hasattr(estimator, "predict_proba_observed"):
+        return log_p, ""
+    with np.errstate(divide="ignore"):
+        recorded = np.log(np.asarray(estimator.predict_proba_observed(features), dtype=np.float64))
+    recorded = _in_order(recorded, np.asarray(estimator.classes_), rows)
+    if np.allclose(np.exp(recorded), np.exp(log_p), atol=1e-6):
+        return log_p, ""
+    least, place = np.log(LEAST_PROBABILITY), np.arange(len(rows))
+    gain = np.maximum(log_p, least)[place, rows.y] - np.maximum(recorded, least)[place, rows.y]
+    mean = rows.mean(gain)
+    error = np.sqrt(rows.weight**2 @ (gain - mean) ** 2) / len(rows)
+    if mean > _SURE_ERRORS * error:
+        return log_p, (
+            f"The model takes {percent(rate)} of the labels in its training data to be wrong, but those of these rows to be "
+            "right: they agree better with its probabilities of true labels."
+        )
+    return recorded, (
+        f"The model takes {percent(rate)} of recorded labels to be wrong; labels are compared with its probabilities of "
+        "recorded ones, predict_proba_observed."
+    )
 
 
 def inner(model: Any, X: Any = None) -> tuple[Any, Any]:

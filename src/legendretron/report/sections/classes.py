@@ -208,15 +208,15 @@ _ASKED, _USUAL = (0.8, 0.9, 0.95), 0.9
 _TITLE = "Prediction sets"
 
 
-def prediction_sets(model: Any, measured: Measured, seed: int) -> Markup:
-    """Return the section on sets, of the model's own calibration."""
+def prediction_sets(model: Any, measured: Measured, log_p: np.ndarray, seed: int) -> Markup:
+    """Return the section on sets, of the model's own calibration and from what it predicts."""
     rows = measured.rows
     calibration: SetCalibration | None = getattr(model, "set_calibration_", None)
     if calibration is None or not np.array_equal(model.classes_, rows.classes):
         return section(
             "sets", _TITLE, paragraph("The model has no prediction sets: call its calibrate_sets, if it has one.")
         )
-    p = np.exp(measured.contestants["model"].log_p)
+    p = np.exp(log_p)
     held, size = measure_sets(calibration, p, rows.y, _EVERY)
     coverage, mean_size, single = (values @ rows.weight / len(rows) for values in (held, size, size == 1))
     some = [_EVERY.index(asked) for asked in _ASKED]

@@ -27,8 +27,6 @@ def judge_labels(model: Any, X: Any, rows: EvaluationRows, log_p: np.ndarray) ->
     Of a model that knows of wrong labels, its own ``label_posterior``. For any other, one label of these rows is taken to be
     wrong, or the share that a calibrator has found, replaced by any class alike.
     """
-    if isinstance(model, LabelQuality) and (model._noise is None or model._noise.make_prediction_noise() is None):
-        return model._compute_posterior(log_p, rows.y)
     if isinstance(model, LabelQuality):
         return model.label_posterior(X, rows.classes[rows.y], cv=None)
     n, n_classes = log_p.shape

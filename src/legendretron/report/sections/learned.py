@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 from scipy.special import expit
+from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
 
 from legendretron.links import Link, SoftmaxLink, clean_link
 from legendretron.plots import LinkDisplay
@@ -149,6 +150,12 @@ def is_softmax(model: Any) -> bool:
     """Whether the link of a model is the softmax, so that its loss is the log-loss."""
     link = getattr(model, "link_", None)
     return isinstance(link, Link) and isinstance(clean_link(link), SoftmaxLink)
+
+
+def is_logistic_regression(model: Any) -> bool:
+    """Whether a model of this library, or of scikit-learn, is logistic regression that takes all labels to be right."""
+    linear = getattr(model, "is_linear_", True) and not getattr(model, "noise_rate_", 0.0) > 0.0
+    return (linear and is_softmax(model)) or isinstance(model, LogisticRegression | LogisticRegressionCV)
 
 
 def link_sections(model: Any, centre: np.ndarray, share: np.ndarray) -> dict[int, np.ndarray]:

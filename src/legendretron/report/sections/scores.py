@@ -160,8 +160,13 @@ def _saved_by_recalibration(measured: Measured) -> float:
     return parts.calibration.value / parts.score.value
 
 
-def summary(measured: Measured, error: CalibrationError, drift: Sequence[Tally] = ()) -> list[tuple[str, int]]:
-    """Return sentences of plain text, each with 1 if it is good news, -1 if bad, and 0 otherwise."""
+def summary(
+    measured: Measured, error: CalibrationError, drift: Sequence[Tally] = (), remark: str = ""
+) -> list[tuple[str, int]]:
+    """Return sentences of plain text, each with 1 if it is good news, -1 if bad, and 0 otherwise.
+
+    ``remark`` is a sentence on what labels are compared with.
+    """
     accuracy, usual = measured.score("model", "accuracy"), measured.score("dummy", "accuracy").value
     said = [
         (
@@ -173,13 +178,15 @@ def summary(measured: Measured, error: CalibrationError, drift: Sequence[Tally] 
     if drift:
         rest = f"; and {len(drift) - _NAMED} more columns" if len(drift) > _NAMED else ""
         said.append((f"These rows are unlike the training data. {'; '.join(map(str, drift[:_NAMED]))}{rest}.", -1))
+    if remark:
+        said.append((remark, 0))
     if (better := measured.better("model", "dummy")) < 1:
         how = "worse" if better < 0 else "not clearly better"
         said.append((f"By log-loss it is {how} than predicting the class frequencies for every row.", -1))
     words, good = calibration_in_words(measured, error)
     said.append((f"Its probabilities {words}.", good))
     if "logistic" in measured.contestants:
-        said.append(_compare_with(measured, "logistic", "a logistic regression tuned on these rows"))
+        said.append(_compare_with(measured, "logistic", "a logistic regression of the same training rows"))
     if "against" in measured.contestants:
         said.append(_compare_with(measured, "against", f"the other one, {measured.contestants['against'].name}"))
     return said
