@@ -55,6 +55,21 @@ def test_fits_a_network(run, rings, tmp_path, monkeypatch):
     assert (wrong < 10).sum() >= 5
 
 
+def test_the_default_names_auto_where_trees_see_more(run, rings, tables, tmp_path):
+    words = ["-o", tmp_path / "m", "--seed", 0]
+    got = run("fit", rings, "-t", "kind", *words)
+    said = re.search(
+        r"suggestion: trees predict held-out rows better, .* log-loss of (\S+) instead of (\S+); .*", got.out
+    )
+    assert "try --model auto" in said[0]
+    assert float(said[1]) < 0.6 * float(said[2])
+    for more in (
+        [rings, "-t", "kind", "--alpha", 1, "--link-alpha", 1, "--epochs", 2],
+        [tables / "iris.csv", "-t", "kind"],
+    ):
+        assert run("fit", *more, *words, "--json").json["suggestion"] is None
+
+
 def test_auto_takes_the_better(run, rings, tables, tmp_path, monkeypatch):
     few_steps(monkeypatch, 200)
     words = ["fit", rings, "-t", "kind", "-o", tmp_path / "m", "--model", "auto", "--seed", 0]

@@ -23,6 +23,7 @@ from legendretron.cli.models import LeftOut, check_target, find_table, log_proba
 from legendretron.cli.options import find_given, wrong, wrong_usage_of
 from legendretron.cli.outputs import check_outputs, save_model
 from legendretron.cli.streamed_fit import fit_in_batches
+from legendretron.cli.suggestion import suggest_auto
 from legendretron.cli.summaries import (
     FitScores,
     check_named,
@@ -132,7 +133,10 @@ def fit(terminal: Terminal, options: FitOptions) -> None:
         leading = float(table.kept.to_numpy(dtype=float).max(1).mean())
         scores = scores._replace(log_loss=_soft_loss(estimator, table), leading_share=leading)
     forms = [] if table.form is None else [table.form]
-    _finish(terminal, options, estimator, encoder, scores, forms, seconds, compared)
+    suggestion = None
+    if options.model == Model.linear and table.kept is None and (terminal.json or not terminal.quiet):
+        suggestion = suggest_auto(estimator, table.X, table.y)
+    _finish(terminal, options, estimator, encoder, scores, forms, seconds, compared, suggestion)
 
 
 def _matrix_file(options: FitOptions) -> Path | None:
@@ -201,6 +205,7 @@ def _finish(
     forms: Sequence[TextForm],
     seconds: float,
     compared: dict[str, float | None] | None = None,
+    suggestion: dict[str, Any] | None = None,
 ) -> None:
     """Write the model, and what was tried, and print the summary."""
     _warn_of_few_rows(estimator.classes_, scores.counts, terminal)
@@ -217,6 +222,7 @@ def _finish(
         "rows_without_label": scores.unlabelled,
         "tuning": None if tuning is None else str(tuning),
         "compared": compared,
+        "suggestion": suggestion,
     }
     lines = [f"model: {summary['choice']['text']}"]
     if compared is not None:
@@ -228,6 +234,8 @@ def _finish(
         lines.append(f"shares: the leading class of a row has {100 * scores.leading_share:.0f} % on average")
     if summary["label_noise"] is not None:
         lines.append(f"wrong labels: {noise_in_words(summary['label_noise'])}")
+    if suggestion is not None:
+        lines.append(f"suggestion: {suggestion['text']}")
     views = [] if encoder is None else [column_view(encoder.columns_)]
     terminal.result(summary, *views, _view(summary), *lines, even_if_quiet=False)
 
