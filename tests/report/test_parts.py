@@ -107,6 +107,17 @@ def test_a_chart_has_the_points_of_its_display():
     np.testing.assert_allclose(drawn, bars / bars.max(), atol=0.01)
 
 
+@pytest.mark.parametrize("size", [1.0, 1e3, 12_345_678.0])
+def test_titles_of_axes_are_beside_the_labels(size):
+    chart = Chart("x", "a title", [Line(np.arange(3.0), np.array([0.0, 0.75, 1.0]) * size, "line", 0)])
+    picture = chart_figure(chart, "caption")
+    (title,) = re.findall(r"translate\(([\d.]+) [^>]*>a title", picture)
+    ends = re.findall(r'<text class="tick" x="([\d.]+)" y="[\d.]+" text-anchor="end">([^<]*)<', picture)
+    assert len(ends) > 2
+    for end, text in ends:
+        assert float(end) - 6.2 * len(text) > float(title) + 6.0  # half the height of its letters
+
+
 def test_what_has_no_place_in_a_chart_is_left_out():
     """Zero has no place on a logarithmic axis, and NaN interrupts a curve."""
     x, y = np.array([0.0, 0.01, 0.1, 1.0, 10.0]), np.array([1.0, 2.0, np.nan, 2.0, 3.0])

@@ -32,7 +32,7 @@ from tests.report.conftest import NAMES, Given, draw_labels, make_data
 
 pytestmark = pytest.mark.usefixtures("quick")
 
-VOID = {"meta", "br", "path", "line", "rect", "circle"}
+VOID = {"meta", "br", "wbr", "path", "line", "rect", "circle"}
 
 
 @pytest.fixture(scope="module")
@@ -91,6 +91,37 @@ def test_the_page_has_all_sections_and_needs_no_network(report):
     assert set(page.addresses) == {f"#{name}" for name in SECTIONS}
     assert not re.search(r"url\(|@import|https?:", html)
     assert "default-src &#39;none&#39;" in html
+
+
+def test_the_page_says_what_is_predicted_and_what_never_is():
+    log_p, y = draw_labels(300)
+    y[:] = np.where(log_p.argmax(1) == y, y, 1)  # no label but those that the model finds, and 1
+    log_p[:, 1] -= 20.0
+    log_p -= np.log(np.exp(log_p).sum(1, keepdims=True))
+    labels = pd.Series(np.array(["red", "green", "blue"])[y], name="<color>")
+    order = np.argsort(["red", "green", "blue"])
+    report = EvaluationReport(Given(("blue", "green", "red")), log_p[:, order], labels)
+    page, share = Page(report.to_html()), labels.value_counts(normalize=True)
+    shares = [f"{name} ({percent(share[name])}" for name in ("blue", "green", "red")]
+    assert f"The model predicts <color>: {shares[0]} of the rows), {shares[1]}) or {shares[2]})." in page.text
+    assert "predicted<color>" in page.sections["card"]
+    assert "It never predicts green." in report.summary
+    assert "The model never predicts green. Click" in page.sections["classes"]
+    log_p, y = draw_labels(300, 26)
+    report = EvaluationReport(
+        Given(tuple("abcdefghijklmnopqrstuvwxyz")), log_p, np.array([*"abcdefghijklmnopqrstuvwxyz"])[y]
+    )
+    assert re.search(r"The model predicts one of 26 classes: .* or one of 14 more\.", Page(report.to_html()).text)
+    assert "never predicts" not in report.summary
+
+
+def test_mistakes_are_counted_and_sure_labels_are_not_called_suspicious():
+    log_p = np.log(np.repeat([[0.99, 0.01], [0.01, 0.99]], 50, axis=0))
+    page = page_of(Given((0, 1)), log_p, np.repeat([0, 1], 50))
+    assert "No label is probably wrong" in page.sections["labels"]
+    assert "suspicious" not in page.sections["labels"].replace("Suspicious labels", "")
+    page = page_of(Given((0, 1)), log_p, np.repeat([0, 1, 0, 1], [48, 2, 1, 49]))
+    assert "4898 %12 %24 %4996 %" in re.sub(r"true .*\n.*?class", "", page.sections["confusions"])
 
 
 def test_prediction_sets_are_measured():
@@ -352,12 +383,14 @@ def test_wrong_labels_that_the_model_knows_of_are_not_its_fault():
     recorded = np.where(rng.random(2500) < 0.2, (true + rng.integers(1, 3, 2500)) % 3, true)
     model = MultinomialLogisticClassifier(alpha=1e-4, label_noise=0.2).fit(X[:1500], recorded[:1500])
     report = EvaluationReport(model, X[1500:], recorded[1500:])
-    assert "takes 20.0 % of recorded labels to be wrong; labels are compared with its prob" in report.summary
+    assert (
+        "assumes that 20.0 % of recorded labels are wrong, and the labels of these rows are compared" in report.summary
+    )
     assert "Its probabilities can be taken as they are" in report.summary
     own = report.scores["MultinomialLogisticClassifier"]["log_loss"].value
     assert own == pytest.approx(log_loss(recorded[1500:], model.predict_proba_observed(X[1500:])))
     report = EvaluationReport(model, X[1500:], true[1500:], against=model)
-    assert "but those of these rows to be right" in report.summary
+    assert "the labels of these rows agree better with its probabilities of true labels" in report.summary
     assert "Its probabilities can be taken as they are" in report.summary
     for found in list(report.scores.values())[:2]:
         assert found["log_loss"].value == pytest.approx(log_loss(true[1500:], model.predict_proba(X[1500:])))
@@ -384,6 +417,7 @@ def test_probabilities_of_zero_are_told():
         ({"against": Given((0, 1))}, "against must have the classes .* as the other model has, got 0, 1"),
         ({"against": (Given(NAMES), np.zeros((2, 3)))}, "X of against must have a row for each of 120 labels, got 2"),
         ({"name": ""}, "name must be text that is not empty"),
+        ({"target": ""}, "target must be text that is not empty"),
         ({"against_name": "x"}, "against_name is for a second model"),
         ({"against": (Given((0, 1)),)}, "against must be a classifier, or a pair of one and its features, got 1"),
         ({"log_proba": np.zeros((120, 3))}, "log_proba must hold the logarithms of probabilities that sum to 1"),

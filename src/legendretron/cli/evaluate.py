@@ -85,7 +85,7 @@ def evaluate(terminal: Terminal, options: EvaluateOptions) -> None:
     if page is None:
         scores = {key: scores_of(y, own, weights) for key, own in zip(keys, log_p, strict=True)}
     else:
-        report = _report(models, [each.table for each in found], y, weights, log_p)
+        report = _report(models, [each.table for each in found], options.target, y, weights, log_p)
         scores = {key: report._measured.scores(key) for key in keys}
     by_class = class_scores(y, log_p[0].argmax(1), n_classes, weights)
     classes = [{"class": label, **row} for label, row in zip(model.classes_, by_class, strict=True)]
@@ -150,7 +150,12 @@ def _predict(model: Model, parts: TableParts, options: EvaluateOptions, watch: D
 
 
 def _report(
-    models: dict[str, Model], tables: list[Table], y: np.ndarray, weights: np.ndarray | None, log_p: list[np.ndarray]
+    models: dict[str, Model],
+    tables: list[Table],
+    target: str | None,
+    y: np.ndarray,
+    weights: np.ndarray | None,
+    log_p: list[np.ndarray],
 ) -> EvaluationReport:
     """Evaluate a model on the table that was read for it, beside another one on its own columns of the same rows."""
     from legendretron.report import EvaluationReport
@@ -174,6 +179,7 @@ def _report(
             name=names[0],
             against_name=names[1],
             data=path.name,
+            target=target,
             facts={"SHA-256 of the file": digest},
             row_numbers=tables[0].rows,
             log_proba=tuple(log_p) if len(log_p) > 1 else log_p[0],

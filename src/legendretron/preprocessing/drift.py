@@ -189,7 +189,9 @@ def feature_tallies(estimator: Any, X: Any) -> list[Tally]:
     ranges = [f"{low:.4g} to {high:.4g}" for low, high in zip(usual.low.tolist(), usual.high.tolist(), strict=True)]
     found = zip(map(str, names), ranges, below, above, strict=True)
     return [
-        tally for name, span, *counts in found for tally in count_tails(name, span, usual.rows, *counts, len(numbers))
+        tally
+        for name, span, n_below, n_above in found
+        for tally in count_tails(name, span, usual.rows, n_below, n_above, len(numbers))
     ]
 
 

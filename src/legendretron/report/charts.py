@@ -17,14 +17,14 @@ from markupsafe import Markup
 from markupsafe import escape as escaped
 
 from legendretron.plots.chart import Chart, Line
-from legendretron.report.markup import figure, number, shorten
+from legendretron.report.markup import abridge, figure, number, shorten
 
-#: Margins around the axes: left, right, top, bottom.
+#: Margins around the axes: left, if labels are not long, right, top, bottom.
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46, 12, 8, 40
 #: Least distance of points of a curve, and of those to hover over, in units of the picture.
 _APART, _HOVER = 5.0, 8.0
-#: Width of a letter in units of the picture.
-_LETTER = 6.2
+#: Width of a letter in units of the picture, and most letters of a class beside a heat map.
+_LETTER, _LONGEST = 6.2, 20
 _DASHES = {"-": "", "--": "5 4", "-.": "7 3 2 3", ":": "2 3"}
 
 
@@ -95,8 +95,13 @@ def chart_figure(chart: Chart, caption: str, *, width: int = 400, height: int = 
 def chart_svg(chart: Chart, width: int, height: int) -> Markup:
     """Return a chart as SVG, with points to hover over."""
     right, bottom = width - _RIGHT, height - _BOTTOM
-    x = _Axis(chart.xlim, [line.x for line in chart.lines], "x" in chart.log, (_LEFT, right))
+    most = 4 if width < 300 else 6
     y = _Axis(chart.ylim, [line.y for line in chart.lines], "y" in chart.log, (bottom, _TOP))
+    y_ticks = y.ticks(most)
+    left = max(
+        _LEFT, 24 + math.ceil(max((len(text) for _, text in y_ticks), default=0) * _LETTER)
+    )  # room for the title
+    x = _Axis(chart.xlim, [line.x for line in chart.lines], "x" in chart.log, (left, right))
     below: list[str] = []
     above: list[str] = []
     for place, line in enumerate(chart.lines):
@@ -107,18 +112,17 @@ def chart_svg(chart: Chart, width: int, height: int) -> Markup:
             _add_line(line, chart, x, y, below, above)
         else:
             _add_line(line, chart, x, y, below, above)
-    most = 4 if width < 300 else 6
     rules = [_rule(at, at, _TOP, bottom) + _text("tick", at, bottom + 14, "middle", text) for at, text in x.ticks(most)]
-    rules += [_rule(_LEFT, right, at, at) + _text("tick", _LEFT - 5, at + 4, "end", text) for at, text in y.ticks(most)]
-    across, along = (int((end - start) / _LETTER) for start, end in ((_LEFT, right), (_TOP, bottom)))
-    inner = f"{_LEFT} {_TOP} {right - _LEFT} {bottom - _TOP}"
+    rules += [_rule(left, right, at, at) + _text("tick", left - 5, at + 4, "end", text) for at, text in y_ticks]
+    across, along = (int((end - start) / _LETTER) for start, end in ((left, right), (_TOP, bottom)))
+    inner = f"{left} {_TOP} {right - left} {bottom - _TOP}"
     # an inner picture cuts what leaves the axes, without the name that a clip path would need
     return Markup(
         f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{escaped(chart.y)} against {escaped(chart.x)}">'
         + "".join(rules)
-        + _text("label", (_LEFT + right) / 2, height - 6, "middle", shorten(chart.x, across))
+        + _text("label", (left + right) / 2, height - 6, "middle", shorten(chart.x, across))
         + _text("label", 11, (_TOP + bottom) / 2, "middle", shorten(chart.y, along), upward=True)
-        + f'<svg x="{_LEFT}" y="{_TOP}" width="{right - _LEFT}" height="{bottom - _TOP}" viewBox="{inner}">'
+        + f'<svg x="{left}" y="{_TOP}" width="{right - left}" height="{bottom - _TOP}" viewBox="{inner}">'
         f"{''.join(below + above)}</svg></svg>"
     )
 
@@ -237,20 +241,24 @@ def forest(entries: Sequence[tuple[str, float, float, float, str]], label: str) 
     )
 
 
-def heat_map(share: np.ndarray, names: Sequence[str], tips: Callable[[int, int], str], text: bool) -> Markup:
+def heat_map(
+    share: np.ndarray, rows: np.ndarray, names: Sequence[str], tips: Callable[[int, int], str], text: bool
+) -> Markup:
     """Return a confusion matrix: true classes from top to bottom, predicted ones from left to right.
 
-    The square root of the share of a true class is the opacity, so that rare mistakes are seen.
+    The square root of the share of a true class is the opacity, so that rare mistakes are seen. With ``text``, cells have
+    their numbers of rows, and shares in percent.
     """
-    n, longest = len(share), min(max(map(len, names)), 14)
-    margin = 12 + longest * 6
-    cell = max(12.0, min(80.0, (420.0 - margin) / n))
+    names = [abridge(name, _LONGEST) for name in names]
+    n = len(share)
+    margin = 12 + math.ceil(max(map(len, names)) * _LETTER)
+    cell = max(30.0 if text else 12.0, min(80.0, (420.0 - margin) / n))
     size = margin + cell * n + 4
     parts = []
     for k, name in enumerate(names):
-        at, short = margin + cell * (k + 0.5) + 3.5, shorten(name, 14)
-        parts.append(_text("tick", margin - 4, at, "end", short))
-        parts.append(_text("tick", at, margin - 4, "start", short, upward=True))
+        at = margin + cell * (k + 0.5) + 3.5
+        parts.append(_text("tick", margin - 4, at, "end", name))
+        parts.append(_text("tick", at, margin - 4, "start", name, upward=True))
     for true in range(n):
         for predicted in range(n):
             value = float(share[true, predicted])
@@ -261,10 +269,11 @@ def heat_map(share: np.ndarray, names: Sequence[str], tips: Callable[[int, int],
                 f'<rect class="cell {kind}" x="{x:.1f}" y="{y:.1f}" width="{cell - 1:.1f}" height="{cell - 1:.1f}" '
                 f'fill-opacity="{shown:.2f}"><title>{escaped(tips(true, predicted))}</title></rect>'
             )
-            if text and value >= 0.005:
+            if text and rows[true, predicted]:
                 dark = " over" if shown > 0.6 else ""
-                middle = x + cell / 2, y + cell / 2 + 4
-                parts.append(_text(f"value{dark}", *middle, "middle", f"{100 * value:.0f}"))
+                middle = x + cell / 2, y + cell / 2
+                parts.append(_text(f"value{dark}", middle[0], middle[1] - 1, "middle", f"{rows[true, predicted]:,}"))
+                parts.append(_text(f"value small{dark}", middle[0], middle[1] + 11, "middle", f"{100 * value:.0f} %"))
     return Markup(
         f'<svg viewBox="0 0 {size:.0f} {size:.0f}" role="img" aria-label="confusion matrix: true classes in rows, '
         f'predicted ones in columns" style="max-width:{1.2 * size:.0f}px">{"".join(parts)}</svg>'

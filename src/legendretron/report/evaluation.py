@@ -38,7 +38,7 @@ from legendretron.report.sections.classes import classes, confusions, prediction
 from legendretron.report.sections.coefficients import coefficients
 from legendretron.report.sections.labels import judge_labels, labels
 from legendretron.report.sections.learned import describe_link, is_logistic_regression
-from legendretron.report.sections.scores import comparison, main_numbers, scores, summary
+from legendretron.report.sections.scores import classes_in_words, comparison, main_numbers, scores, summary
 from legendretron.report.sections.training import training
 
 
@@ -85,6 +85,8 @@ class EvaluationReport:
         Names of the models; by default those of their classes.
     data : str, optional
         Name of the data.
+    target : str, optional
+        Name of what is predicted; by default that of ``y``, if it is a series with a name.
     facts : mapping of str to str, optional
         Further lines of the model card, such as the origin of the data.
     row_numbers : array of int of shape (n_samples,), optional
@@ -128,6 +130,7 @@ class EvaluationReport:
         name: str | None = None,
         against_name: str | None = None,
         data: str | None = None,
+        target: str | None = None,
         facts: Mapping[str, str] | None = None,
         row_numbers: Any = None,
         log_proba: Any = None,
@@ -138,6 +141,7 @@ class EvaluationReport:
         rows, n_given = rows_of(model, y, sample_weight, row_numbers), len(np.asarray(y))
         X = select_rows(X, rows, n_given)
         names = _names(model, against, name, against_name)
+        target = _check_name("target", target) or str(getattr(y, "name", None) or "")
         given = log_proba if isinstance(log_proba, tuple) else (log_proba, None)
         with DriftWatch():  # warnings are collected below
             log_p = predict_rows(model, X, rows, "model", given[0])
@@ -175,7 +179,10 @@ class EvaluationReport:
             parts["against"] = ("Side by side", comparison(measured))
         parts["calibration"] = ("Calibration", calibration(measured, error, maps, errors, seed))
         parts["classes"] = ("Classes", classes(measured, errors))
-        parts["sets"] = ("Prediction sets", prediction_sets(core(model)[0], measured, log_p, seed))
+        parts["sets"] = (
+            "Prediction sets",
+            prediction_sets(core(model)[0], measured, log_p, seed, recorded=judged is not log_p),
+        )
         parts["confusions"] = ("Mistakes", confusions(measured))
         parts["ranking"] = ("ROC", ranking(measured))
         parts["learned"] = ("Link and loss", describe_link(classifier, features, rows))
@@ -188,13 +195,14 @@ class EvaluationReport:
             posterior = judge_labels(judge, own_features, rows, log_p)
         parts["labels"] = ("Suspicious labels", labels(judge, contestants["model"], rows, posterior))
         took, now = time.perf_counter() - began, f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
-        parts["card"] = ("Model card", card(models, rows, n_given, data or "", dict(facts or {}), took, now))
+        parts["card"] = ("Model card", card(models, rows, n_given, data or "", target, dict(facts or {}), took, now))
         title = f"Evaluation of {names[0]}" + (f" against {names[1]}" if against is not None else "")
         subtitle = f"{data + ', ' if data else ''}{rows_in_words(len(rows))}, {len(rows.classes)} classes, {now}"
         links = {place: label for place, (label, _) in parts.items()}
         self._html = page(
             title=title,
             subtitle=subtitle,
+            predicted=classes_in_words(rows, target),
             answer=answer,
             tiles=main_numbers(measured, error),
             content=Markup("").join(content for _, content in parts.values()),
@@ -220,10 +228,15 @@ class EvaluationReport:
         return f"EvaluationReport({self.summary!r})"
 
 
+def _check_name(what: str, given: str | None) -> str | None:
+    if given is not None and not (isinstance(given, str) and given):
+        raise ValueError(f"{what} must be text that is not empty, got {given!r}.")
+    return given
+
+
 def _names(model: Any, against: Any, name: str | None, against_name: str | None) -> tuple[str, str]:
     for what, given in (("name", name), ("against_name", against_name)):
-        if given is not None and not (isinstance(given, str) and given):
-            raise ValueError(f"{what} must be text that is not empty, got {given!r}.")
+        _check_name(what, given)
     if isinstance(against, tuple) and len(against) != 2:
         raise ValueError(
             f"against must be a classifier, or a pair of one and its features, got {len(against)} objects."

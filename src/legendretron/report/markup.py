@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -13,15 +14,48 @@ from markupsafe import Markup
 from legendretron._internal.printable import without_controls
 from legendretron.diagnostics.intervals import Estimate
 
+#: Where a name may be divided: after marks, and before capitals; a part of a word that is longer than 24 letters, anywhere.
+_BREAKS = re.compile(r"(?<=[_/.=:|+])(?=[^\W\d])|(?<=[a-z])(?=[A-Z])")
+_LONG = re.compile(r"(?<=\w{24})(?=\w)")
+#: Letters of a word for which half of a page has room.
+_HALF_PAGE = 16
+
+
+def breakable(text: Any) -> Any:
+    """Return text, escaped, with marks where a long name may be divided, so that browsers divide it nowhere else.
+
+    What is HTML already is returned as it is.
+
+    Examples
+    --------
+    >>> breakable("LegendreTronClassifier"), breakable("<b> 0.5")
+    (Markup('Legendre<wbr>Tron<wbr>Classifier'), Markup('&lt;b&gt; 0.5'))
+    """
+    return text if hasattr(text, "__html__") else Markup("<wbr>").join(_divide(str(text)))
+
+
+def _divide(name: str) -> list[str]:
+    return [piece for part in _BREAKS.split(name) for piece in _LONG.split(part)]
+
+
+def beside(figure: Markup, listed: Markup, names: Sequence[str]) -> Markup:
+    """Return a table with some names, beside a figure, or below it where a word is too long for half of the page."""
+    words = (word for name in names for piece in _divide(name) for word in re.split(r"[\s-]", piece))
+    narrow = all(len(word) <= _HALF_PAGE for word in words)
+    made: Markup = __getattr__("grid")([figure, listed]) if narrow else figure + listed
+    return made
+
 
 @functools.cache
 def _environment() -> jinja2.Environment:
-    return jinja2.Environment(
+    environment = jinja2.Environment(
         loader=jinja2.PackageLoader("legendretron.report", "."),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         keep_trailing_newline=True,
     )
+    environment.filters["breakable"] = breakable
+    return environment
 
 
 def __getattr__(name: str) -> Any:
@@ -119,13 +153,6 @@ class Cell(NamedTuple):
         return f"{self.value:.6g}" if isinstance(self.value, float) else str(self.value)
 
 
-class Head(NamedTuple):
-    """The head of a column, which may have lines, and may break anywhere if it is text of the user's."""
-
-    lines: tuple[str, ...]
-    anywhere: bool = False
-
-
 def _as_cell(one: Cell | str | float) -> Cell:
     if isinstance(one, Cell):
         return one
@@ -133,13 +160,15 @@ def _as_cell(one: Cell | str | float) -> Cell:
 
 
 def table(
-    head: Sequence[str | Head], rows: Iterable[Sequence[Any]], *, caption: str = "", tall: bool = False
+    head: Sequence[str | tuple[str, ...]], rows: Iterable[Sequence[Any]], *, caption: str = "", tall: bool = False
 ) -> Markup:
-    """Return a table that can be sorted by a click on the head of a column; texts and numbers are cells of such."""
+    """Return a table that can be sorted by a click on the head of a column, which may have lines.
+
+    Texts and numbers become cells.
+    """
     body = [[_as_cell(one) for one in row] for row in rows]
-    heads = [one if isinstance(one, Head) else Head((one,)) for one in head]
-    numeric = [all(row[place].numeric for row in body) for place in range(len(heads))]
-    described = [(one.lines, is_number, one.anywhere) for one, is_number in zip(heads, numeric, strict=True)]
+    numeric = [all(row[place].numeric for row in body) for place in range(len(head))]
+    described = [((one,) if isinstance(one, str) else one, number) for one, number in zip(head, numeric, strict=True)]
     made: Markup = __getattr__("sortable")(described, body, caption, tall)
     return made
 
@@ -162,6 +191,7 @@ def page(**content: Any) -> str:
         assert templates.loader is not None
         content[name.partition(".")[0]] = Markup(templates.loader.get_source(templates, name)[0])
     content |= {name: _glue(content[name]) for name in ("tiles", "content")}
+    content["predicted"] = _glue(content["predicted"])
     content["answer"] = [(_glue(sentence), sign) for sentence, sign in content["answer"]]
     return without_controls(templates.get_template("page.html").render(**content))
 

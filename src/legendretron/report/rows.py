@@ -200,12 +200,12 @@ def as_labels_are(model: Any, X: Any, rows: EvaluationRows, log_p: np.ndarray) -
     error = np.sqrt(rows.weight**2 @ (gain - mean) ** 2) / len(rows)
     if mean > _SURE_ERRORS * error:
         return log_p, (
-            f"The model takes {percent(rate)} of the labels in its training data to be wrong, but those of these rows to be "
-            "right: they agree better with its probabilities of true labels."
+            f"The model assumes that {percent(rate)} of its training labels are wrong, but the labels of these rows agree "
+            "better with its probabilities of true labels."
         )
     return recorded, (
-        f"The model takes {percent(rate)} of recorded labels to be wrong; labels are compared with its probabilities of "
-        "recorded ones, predict_proba_observed."
+        f"The model assumes that {percent(rate)} of recorded labels are wrong, and the labels of these rows are compared "
+        "with its probabilities of recorded ones."
     )
 
 

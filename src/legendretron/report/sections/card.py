@@ -31,6 +31,7 @@ def card(
     rows: EvaluationRows,
     n_given: int,
     data: str,
+    target: str,
     described: dict[str, str],
     took: float,
     now: str,
@@ -41,6 +42,7 @@ def card(
     largest = int(share.argmax())
     about = {
         "data": data or "given as an array",
+        "predicted": target or "given without a name",
         "rows": f"{len(rows):,}" + (f" of {n_given:,}; the others have weight zero" if n_given > len(rows) else ""),
         "classes": f"{len(rows.classes):,}, the largest {rows.spoken[largest]} with {100 * share[largest]:.1f} %",
         "weights": f"given, from {number(float(rows.weight.min()))} to {number(float(rows.weight.max()))} (mean 1)"

@@ -16,6 +16,7 @@ from legendretron.plots.label_quality import measure_sets
 from legendretron.report.charts import chart_figure, heat_map
 from legendretron.report.markup import (
     Cell,
+    beside,
     block,
     figure,
     grid,
@@ -28,6 +29,7 @@ from legendretron.report.markup import (
     table,
 )
 from legendretron.report.measured import Measured
+from legendretron.report.sections.scores import unpredicted_in_words
 
 #: Most classes of a heat map, and of one with numbers in its cells.
 _MAPPED, _WRITTEN = 30, 12
@@ -79,7 +81,9 @@ def classes(measured: Measured, errors: np.ndarray) -> Markup:
         )
     else:
         intro = f"Recall is {percent(recall[best])} for every class."
-    intro += " Click a column head to sort."
+    intro = " ".join(
+        [intro, unpredicted_in_words(measured).replace("It", "The model", 1), "Click a column head to sort."]
+    )
     few = note(
         f"Areas have no interval where a class, or all others, have fewer than {_LEAST_FOR_ERROR} rows, or no mistake."
     )
@@ -129,7 +133,7 @@ def confusions(measured: Measured) -> Markup:
         f"The most frequent mistake is to predict {said[predicted]} instead of {said[true]}, on "
         f"{percent(float(weight[wrong[0]] / own[true]))} of the rows of {said[true]}."
     )
-    parts = []
+    picture = Markup("")
     if n <= _MAPPED:
         matrix = np.zeros(n * n)
         matrix[different] = weight
@@ -142,17 +146,17 @@ def confusions(measured: Measured) -> Markup:
             many = rows_in_words(int(numbers[a * n + b]))
             return f"true {names[a]}, predicted {names[b]}\n{many}, {percent(share[a, b])} of the class"
 
-        picture = heat_map(share, names, tip, text=n <= _WRITTEN)
-        cells = " Numbers are percent of the true class." if n <= _WRITTEN else ""
-        parts.append(
-            figure(picture, f"True classes in rows, predicted ones in columns; blue is right, orange is wrong.{cells}")
+        cells = heat_map(share, numbers.reshape(n, n), names, tip, text=n <= _WRITTEN)
+        told = " Numbers are rows, and percent of the true class." if n <= _WRITTEN else ""
+        picture = figure(
+            cells, f"True classes in rows, predicted ones in columns; blue is right, orange is wrong.{told}"
         )
     covered = (
         f"These {len(listed)} pairs are {percent(first / total)} of all mistakes." if len(wrong) > len(listed) else ""
     )
     heads = ["true class", "predicted", "rows", "share of the class", "mean confidence"]
-    parts.append(block(table(heads, listed), note(covered) if covered else Markup("")))
-    return section("confusions", "Mistakes", paragraph(intro), grid(parts))
+    pairs = block(table(heads, listed), note(covered) if covered else Markup(""))
+    return section("confusions", "Mistakes", paragraph(intro), beside(picture, pairs, names))
 
 
 def ranking(measured: Measured) -> Markup:
@@ -208,8 +212,11 @@ _ASKED, _USUAL = (0.8, 0.9, 0.95), 0.9
 _TITLE = "Prediction sets"
 
 
-def prediction_sets(model: Any, measured: Measured, log_p: np.ndarray, seed: int) -> Markup:
-    """Return the section on sets, of the model's own calibration and from what it predicts."""
+def prediction_sets(model: Any, measured: Measured, log_p: np.ndarray, seed: int, *, recorded: bool) -> Markup:
+    """Return the section on sets, of the model's own calibration and from what it predicts.
+
+    ``recorded`` says whether some labels of the rows are taken to be wrong.
+    """
     rows = measured.rows
     calibration: SetCalibration | None = getattr(model, "set_calibration_", None)
     if calibration is None or not np.array_equal(model.classes_, rows.classes):
@@ -243,7 +250,7 @@ def prediction_sets(model: Any, measured: Measured, log_p: np.ndarray, seed: int
         paragraph(
             f"Prediction sets with a nominal coverage of {percent(_USUAL, 0)} contain the label in "
             f"{percent(float(coverage[usual]))} of the rows, and have {number(float(mean_size[usual]), 2)} classes "
-            "on average."
+            f"on average.{' They are for true classes: wrong labels lower the coverage.' if recorded else ''}"
         ),
         table(["nominal coverage", "coverage", "mean size", "sets of one class"], listed),
         grid([chart_figure(chart, "Coverage")]),

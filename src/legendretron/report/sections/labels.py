@@ -13,7 +13,7 @@ from legendretron.estimators.label_quality import LabelQuality
 from legendretron.links.noise_models import replaced_share
 from legendretron.plots import LabelQualityDisplay
 from legendretron.report.charts import chart_figure
-from legendretron.report.markup import Cell, block, grid, note, paragraph, percent, rows_in_words, section, table
+from legendretron.report.markup import Cell, beside, block, note, paragraph, percent, rows_in_words, section, table
 from legendretron.report.rows import Contestant, EvaluationRows
 
 #: Rows that are listed, and the probability below which a label is suspicious.
@@ -87,12 +87,14 @@ def labels(model: Any, contestant: Contestant, rows: EvaluationRows, posterior: 
     heads = ["row, from 0", "label", "suggested", "label is right", "model gave it"]
     if rows.weighted:
         heads.append("weight")
-    listed = table(heads, body, caption=f"The {min(_LISTED, len(rows))} most suspicious rows", tall=True)
+    listed = table(
+        heads, body, caption=f"The {min(_LISTED, len(rows))} rows whose labels are the least probable", tall=True
+    )
     return section(
         "labels",
         _TITLE,
         paragraph(intro),
-        grid([chart_figure(display.chart(), "Doubt about labels"), block(listed)]),
+        beside(chart_figure(display.chart(), "Doubt about labels"), block(listed), names),
         note(
             "Based on the model itself, which should not have been fitted to these rows. A confident prediction "
             "that contradicts the label can be a wrong label or a mistake of the model: check before you "

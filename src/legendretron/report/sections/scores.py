@@ -13,7 +13,6 @@ from legendretron.preprocessing.drift import Tally
 from legendretron.report.charts import forest
 from legendretron.report.markup import (
     Cell,
-    Head,
     between,
     figure,
     grid,
@@ -28,6 +27,7 @@ from legendretron.report.markup import (
     verdict,
 )
 from legendretron.report.measured import SCORES, CalibrationError, Measured
+from legendretron.report.rows import EvaluationRows
 
 #: Of the contestants, in all pictures.
 COLORS = {"model": "c0", "against": "c1", "temperature": "c2", "logistic": "c4", "dummy": "grey"}
@@ -73,7 +73,7 @@ def scores(measured: Measured, notes: list[str]) -> Markup:
     return section(
         "scores",
         "Scores",
-        table(["", *map(Head, _HEADS.values())], rows),
+        table(["", *_HEADS.values()], rows),
         grid(pictures),
         note(
             f"Small print: 95 % bootstrap intervals, from {DRAWS:,} draws of the rows with replacement. Overlapping "
@@ -112,9 +112,9 @@ def comparison(measured: Measured) -> Markup:
     return section(
         "against",
         "Side by side",
-        table(["", Head((one.name,), True), Head((other.name,), True), "difference", "verdict"], rows),
+        table(["", one.name, other.name, "difference", "verdict"], rows),
         paragraph(f"Both predict the same class on {percent(same)} of the rows."),
-        table(["", Head((f"{other.name} right",), True), Head((f"{other.name} wrong",), True)], agreement),
+        table(["", f"{other.name} right", f"{other.name} wrong"], agreement),
         note(
             "Differences are of the same rows in each draw, so their intervals are narrower than those of the scores."
         ),
@@ -123,8 +123,8 @@ def comparison(measured: Measured) -> Markup:
 
 #: A calibration error, or a share of the log-loss, below this is small, even where it is significant.
 _SMALL = 0.01
-#: Columns that are named.
-_NAMED = 8
+#: Columns, or classes, that are named; and classes whose shares are given.
+_NAMED, _CLASSES = 8, 12
 _BETTER = {1: "better than", 0: "not clearly different from", -1: "worse than"}
 
 
@@ -160,6 +160,34 @@ def _saved_by_recalibration(measured: Measured) -> float:
     return parts.calibration.value / parts.score.value
 
 
+def classes_in_words(rows: EvaluationRows, target: str) -> str:
+    """Return a sentence on what is predicted: its name, which may be empty, and its classes with their shares."""
+    share, names, n = rows.share, rows.spoken, len(rows.classes)
+    shown = range(n) if n <= _CLASSES else np.sort(np.argsort(-share, kind="stable")[:_CLASSES]).tolist()
+    of_these = [
+        f"{names[k]} ({percent(float(share[k]))}{' of the rows' if place == 0 else ''})"
+        for place, k in enumerate(shown)
+    ]
+    last = of_these.pop() if n == len(of_these) else f"one of {n - len(of_these):,} more"
+    what = (
+        target if target and n <= _CLASSES else f"{target}, one of {n:,} classes" if target else f"one of {n:,} classes"
+    )
+    return f"The model predicts {what}: {', '.join(of_these)} or {last}."
+
+
+def unpredicted_in_words(measured: Measured) -> str:
+    """Return a sentence on classes that are never predicted although rows have them; empty if there are none."""
+    rows = measured.rows
+    predicted = np.bincount(measured.contestants["model"].rows.predicted, minlength=len(rows.classes))
+    never = np.flatnonzero((predicted == 0) & (rows.share > 0)).tolist()
+    if not never:
+        return ""
+    names = [rows.spoken[k] for k in never[:_NAMED]]
+    rest = [f"{len(never) - _NAMED:,} other classes"] if len(never) > _NAMED else []
+    *first, last = names + rest
+    return f"It never predicts {', '.join(first)}{' or ' if first else ''}{last}."
+
+
 def summary(
     measured: Measured, error: CalibrationError, drift: Sequence[Tally] = (), remark: str = ""
 ) -> list[tuple[str, int]]:
@@ -183,6 +211,8 @@ def summary(
     if (better := measured.better("model", "dummy")) < 1:
         how = "worse" if better < 0 else "not clearly better"
         said.append((f"By log-loss it is {how} than predicting the class frequencies for every row.", -1))
+    if never := unpredicted_in_words(measured):
+        said.append((never, -1))
     words, good = calibration_in_words(measured, error)
     said.append((f"Its probabilities {words}.", good))
     if "logistic" in measured.contestants:

@@ -22,7 +22,8 @@ def training(classifier: Any) -> Markup:
     history = getattr(classifier, "history_", None)
     if isinstance(history, History) and len(history):
         steps = int(getattr(classifier, "n_iter_", len(history)))
-        said.append(f"Training took {steps:,} {'pass' if steps == 1 else 'passes'} or iterations.")
+        unit = "steps" if hasattr(classifier, "network_log_loss_") else "passes or iterations"
+        said.append(f"Training took {steps:,} {unit if steps != 1 else 'pass or iteration'}.")
         if len(history) > 1:
             pictures.append(chart_figure(TrainingDisplay({"log-loss": history.select_run(0)}).chart(), "Training"))
     else:
