@@ -54,6 +54,7 @@ from legendretron.estimators.saved_classes import classes_from_state, classes_to
 from legendretron.estimators.scores import ScoreForm, ScoreReader, as_columns, find_classes, score_form
 from legendretron.estimators.table_classifier import ENCODED, TableClassifier
 from legendretron.links.noise_models import replaced_share, wrong_share
+from legendretron.preprocessing.drift import DriftWatch
 
 #: Weights that count as more rows than this are scaled down.
 _MOST_ROWS = 1e12
@@ -262,7 +263,8 @@ class LegendreCalibrator(SavedModel, ProbabilityClassifier):
             weighted = sample_weight is not None and has_fit_parameter(self.estimator, "sample_weight")
             params = {"sample_weight": weight} if weighted else {}
 
-            scores = cross_val_predict(clone(self.estimator), X, y, method=method, params=params or None)
+            with DriftWatch():  # rows of a fold need not be like the others
+                scores = cross_val_predict(clone(self.estimator), X, y, method=method, params=params or None)
             self.estimator_ = clone(self.estimator).fit(X, y, **params)
         self._take_names()
         kind = "proba" if method == "predict_proba" else "logits"

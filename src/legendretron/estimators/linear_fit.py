@@ -186,8 +186,10 @@ def fit_rows(
     set_fitted(estimator, model, result, plan, data.classes, observed, len(rows), start, data.X.dtype, fixed)
     if not (resume or online):
         set_tuning(estimator, tuning, plan)
-    if not resume:
+    if not online:
         estimator._usual = UsualRanges.of(data.X if len(rows) == data.X.shape[0] else data.X[rows])
+    elif not resume:
+        estimator._usual = None  # the first rows need not be like all others
     estimator._baseline = None
     is_itself = plan.is_softmax and plan.noise is None and fixed is None
     alpha = None if tuning is None or is_itself else plain_alpha(tuning)
