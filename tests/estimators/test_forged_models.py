@@ -87,6 +87,10 @@ FORGERIES = {
     ),
     # fields of the state
     "names too few": ("softmax", setting("feature_names_in", to=["a"]), "feature_names_in must be 2 names, got 1"),
+    "usual ranges upside down": ("logistic", filling("usual", "low", value=9.0), "low of usual must not be above high"),
+    "usual ranges of other features": ("logistic", tensor("usual", "high", of=lambda t: t[:1]), "high must be values of"),
+    "a baseline of other features": ("doubted", tensor("baseline", "coef", of=lambda t: t[:, :1]), "coef must be finite"),
+    "a baseline not finite": ("doubted", filling("baseline", "intercept", value=float("nan")), "intercept must be finite"),
     "converged without a norm": ("fixed", setting("gradient_norm", to=None), "gradient_norm and converged must both be"),
     "history column too short": ("softmax", setting("history", "run", to=torch.zeros(0).long()), "run must be values of"),
     # strengths and how they were chosen

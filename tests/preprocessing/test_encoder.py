@@ -245,6 +245,7 @@ def test_json_holds_all():
     (lambda saved: saved["columns"][0].update(mean=float("nan")), "mean must be a finite number"),
     (lambda saved: saved["columns"][0].update(kind="number "), "kind must be one of"),
     (lambda saved: saved["columns"][0].update(low=3.0, high=2.0), "low of .* must not be above high, got 3.0 and 2.0"),
+    (lambda saved: saved["columns"][0].update(usual_low=3.0, usual_high=2.0), "usual_low of .* must not be above usual_hi"),
     (lambda saved: saved["columns"][0].update(rows=1, gaps=2), "must be some of its rows, 1, got 2 and 0"),
     (lambda saved: saved["columns"][0].update(categories=["a"]), "must have categories if, and only if"),
     (lambda saved: saved["columns"][2].update(categories=["a", "a"]), "different texts"),
