@@ -7,6 +7,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse
 import torch
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
@@ -52,6 +53,17 @@ def test_bad_data_is_refused_and_nothing_is_half_fitted(estimator, features, lab
         fitted.fit(features, labels, sample_weight=weight)
     assert fitted.n_features_in_ == 7
     assert np.array_equal(fitted.predict_proba(X2[:, :7]), before)
+
+
+@of_both_classes
+@pytest.mark.parametrize("index", [10**7, -(10**7)])
+@pytest.mark.parametrize("kind", [scipy.sparse.csr_matrix, scipy.sparse.csc_array])
+def test_sparse_matrices_with_indices_of_no_entry(estimator, index, kind):
+    clf, bad = clone(estimator).set_params(standardize=False), kind(X)
+    bad.indices[5] = index
+    for ask in (clf.fit, clone(clf).fit(scipy.sparse.csr_array(X), y).predict_proba):
+        with pytest.raises(ValueError, match=r"X is not a valid sparse matrix: .*Build it again"):
+            ask(bad, *[y] * (ask == clf.fit))
 
 
 def _tables():

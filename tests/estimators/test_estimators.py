@@ -92,6 +92,25 @@ def test_sparse_equals_dense_without_centering(estimator):
 
 
 @of_both_classes
+@pytest.mark.parametrize("read_only", [False, True], ids=["own", "read-only"])
+@pytest.mark.parametrize("in_order", [False, True], ids=["unsorted", "sorted"])
+def test_sparse_matrices_are_not_changed(estimator, read_only, in_order):
+    """Scikit-learn hands a matrix in the right format and precision on without a copy."""
+    given, clf = scipy.sparse.csr_matrix(X), clone(estimator).set_params(standardize=False)
+    expected = clf.fit(given, y).predict_proba(given)
+    if not in_order:  # each row backwards
+        given.indices, given.data = (part.reshape(150, 4)[:, ::-1].ravel() for part in (given.indices, given.data))
+        given.has_sorted_indices = False
+    parts = [given.data, given.indices, given.indptr]
+    before = [part.copy() for part in parts]
+    for part in parts:
+        part.flags.writeable = not read_only
+    assert np.allclose(clf.fit(given, y).predict_proba(given), expected, rtol=1e-6)
+    assert all(np.array_equal(part, old) for part, old in zip(parts, before, strict=True))
+    assert given.indices is parts[1]
+
+
+@of_both_classes
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_dtype(estimator, dtype):
     by_data = clone(estimator).fit(X.astype(dtype), y)

@@ -24,6 +24,7 @@ from sklearn.utils.validation import _check_sample_weight, validate_data
 from legendretron._internal.columns import is_number
 from legendretron._internal.labels import check_labels, holds_dates, missing_labels
 from legendretron._internal.parameters import ParameterError
+from legendretron._internal.sparse import check_sparse
 
 #: Decorator of a fit method: parameters are checked against ``_parameter_constraints`` first.
 validates_parameters = _fit_context(prefer_skip_nested_validation=True)
@@ -75,6 +76,7 @@ class Classifier(ClassifierMixin):  # type: ignore[misc]
 
 def check_features(estimator: Any, X: Any, *y: Any, **options: Any) -> Any:
     """Return what scikit-learn's ``validate_data`` does; where text, dates or gaps are the reason why it fails, say so."""
+    check_sparse("X", X)
     try:
         if _has_dates(X):
             raise TypeError("dates would become nanoseconds")  # silently, by validate_data

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from legendretron._internal.chunks import chunks
+from legendretron._internal.sparse import check_sparse
 from legendretron.accelerate.support import compiled_applies, kernels_apply
 
 #: Entries of a sparse matrix whose contributions to a gradient are formed at once.
@@ -225,18 +226,21 @@ def as_features(x: Any, dtype: torch.dtype, device: torch.device) -> Features:
     >>> type(features).__name__
     'DenseFeatures'
     """
-    if scipy.sparse.issparse(x):
-        csr = scipy.sparse.csr_array(x)
-        csr.sum_duplicates()
-        # narrow indices for kernels, which are bound by memory; plain operations need 64 bits
-        narrow = device.type == "cuda" and csr.shape[1] < 2**31
-        return SparseFeatures(
-            torch.as_tensor(csr.indptr.astype(np.int64), device=device),
-            torch.as_tensor(csr.indices.astype(np.int32 if narrow else np.int64), device=device),
-            torch.as_tensor(csr.data, dtype=dtype, device=device),
-            csr.shape[1],
-        )
     with warnings.catch_warnings():
         # memory-mapped arrays are often read-only; they are not copied, and nothing writes to features
         warnings.filterwarnings("ignore", message="The given NumPy array is not writ")
+        if scipy.sparse.issparse(x):
+            csr = scipy.sparse.csr_array(x)  # it may share the user's memory
+            check_sparse("x", csr)
+            if not csr.has_canonical_format:
+                csr = csr.copy()
+                csr.sum_duplicates()
+            # narrow indices for kernels, which are bound by memory; plain operations need 64 bits
+            narrow = device.type == "cuda" and csr.shape[1] < 2**31
+            return SparseFeatures(
+                torch.as_tensor(csr.indptr.astype(np.int64), device=device),
+                torch.as_tensor(csr.indices.astype(np.int32 if narrow else np.int64), device=device),
+                torch.as_tensor(csr.data, dtype=dtype, device=device),
+                csr.shape[1],
+            )
         return DenseFeatures(torch.as_tensor(np.ascontiguousarray(x), dtype=dtype, device=device))
