@@ -10,6 +10,7 @@ import json
 import os
 import pickle
 import resource
+import stat
 import struct
 
 import numpy as np
@@ -22,6 +23,7 @@ import legendretron
 from legendretron import LegendreCalibrator, MultinomialLogisticClassifier, TableClassifier
 from legendretron._internal import artifacts
 from legendretron._internal.artifacts import FORMAT, _checksum, load_state, read_kind, save_state
+from legendretron._internal.files import write_atomically
 from legendretron.estimators.resuming import ChosenStrengths
 from legendretron.links import load_link, save_link
 from legendretron.losses import CanonicalLoss, load_loss, save_loss
@@ -257,6 +259,19 @@ def test_a_field_or_a_tensor_too_many_or_too_few(kind, contents, path):
         path.write_bytes(contents[kind])
         forge(path, change)
         refused(kind, path, "must have the fields")
+
+
+def test_permissions_are_those_of_any_new_file(tmp_path, monkeypatch):
+    """The umask belongs to all threads: for a moment, new files of others would have other permissions."""
+    before = os.umask(0o027)
+    try:
+        with monkeypatch.context() as patch:
+            patch.delattr(os, "umask")
+            write_atomically(tmp_path / "model", b"content")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "model").stat().st_mode) == 0o640
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
 def signed(state, kind="link", arrays=()):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import tempfile
+import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -21,16 +21,15 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     if path.is_dir():
         raise ValueError(f"path must be that of a file, but {os.fspath(path)!r} is a folder.")
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    file = _open_beside(path)
     try:
-        with os.fdopen(handle, "wb") as file:
+        with file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, path)
+        os.replace(file.name, path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        Path(file.name).unlink(missing_ok=True)
         raise
 
 
@@ -40,7 +39,12 @@ def write_atomically(path: str | os.PathLike[str], content: bytes) -> None:
         file.write(content)
 
 
-def _umask() -> int:
-    mask = os.umask(0)  # it can only be read by setting it
-    os.umask(mask)
-    return mask
+def _open_beside(path: Path) -> BinaryIO:
+    """Open a new file with a hidden name in the same folder.
+
+    Files of ``tempfile`` are private, and could only be given the usual permissions by setting the umask to read it: for a
+    moment, new files of other threads would be writable by everyone.
+    """
+    while True:
+        with suppress(FileExistsError):
+            return open(path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp"), "xb")
