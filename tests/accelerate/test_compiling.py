@@ -1,6 +1,8 @@
 """What compiled functions are cached for."""
 
+import ast
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -27,6 +29,22 @@ def cached(tmp_path, monkeypatch):
 
 def test_kept_code_is_found_until_a_source_changes(cached):
     assert [cached("one"), cached("one"), cached("two"), cached("one")] == [0, 1, 0, 1]
+
+
+def test_all_constants_that_compiled_code_contains_are_in_the_key(monkeypatch):
+    folder = Path(compiling.__file__).parent
+    imports = [
+        node
+        for path in folder.glob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("legendretron.")
+    ]
+    elsewhere = [node for node in imports if not node.module.startswith("legendretron.accelerate.cpu")]
+    assert {name.name for node in elsewhere for name in node.names if name.name.isupper()} == set(compiling.CONSTANTS)
+    before = compiling._sources.__wrapped__()
+    assert compiling._sources.__wrapped__() == before
+    monkeypatch.setitem(compiling.CONSTANTS, "SCALE_FLOOR", 0.5)
+    assert compiling._sources.__wrapped__() != before
 
 
 def test_files_that_were_cut_short_are_made_again(cached, tmp_path):

@@ -10,7 +10,10 @@ import numpy as np
 from numba import carray, njit, types
 from numba.extending import intrinsic
 
-__all__ = ["array_at", "at", "cached", "compiled", "data_of", "exact", "gather", "put"]
+from legendretron.accelerate.support import VECTOR
+from legendretron.potentials.cpflow import SCALE_FLOOR
+
+__all__ = ["CONSTANTS", "array_at", "at", "cached", "compiled", "data_of", "exact", "gather", "put"]
 
 # sums may be reordered, but NaN and infinity must survive: they show that a run has diverged
 _OPTIONS = {"fastmath": {"reassoc", "contract", "nsz"}, "error_model": "numpy", "nogil": True}
@@ -20,10 +23,14 @@ compiled = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **_OPTIONS)
 exact = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, error_model="numpy", nogil=True)
 
 
+#: Numbers from elsewhere that compiled code contains.
+CONSTANTS = {"SCALE_FLOOR": SCALE_FLOOR, "VECTOR": VECTOR}
+
+
 @cache
 def _sources() -> str:
-    """A digest of all files with compiled functions."""
-    digest = hashlib.sha256()
+    """A digest of all files with compiled functions, and of the constants that these import."""
+    digest = hashlib.sha256(repr(CONSTANTS).encode())
     for path in sorted(Path(__file__).parent.glob("*.py")):
         digest.update(path.read_bytes())
     return digest.hexdigest()
