@@ -75,6 +75,7 @@ def test_what_is_impossible_is_not_drawn_and_infinitely_far():
 def test_digits_are_kept():
     d = ProjectedCategorical(logits=torch.tensor([20.0]))
     assert d.covariance_matrix.item() == pytest.approx(2.0611536e-9, rel=1e-6)
+    assert d.variance.item() == pytest.approx(2.0611536e-9, rel=1e-6)
     near = ProjectedCategorical(logits=torch.tensor([1e4, 1e4 - 1]))
     assert near.log_prob(torch.tensor([1.0, 0.0])).item() == pytest.approx(-0.3132617, rel=1e-6)
     assert ProjectedCategorical(probs=torch.softmax(torch.ones(10), -1)[:-1].double()).batch_shape == ()

@@ -11,6 +11,7 @@ from torch.distributions.kl import register_kl
 from torch.distributions.utils import clamp_probs, lazy_property
 
 from legendretron.simplex import (
+    complement,
     lift,
     log_softmax_plus,
     log_softmax_plus_inverse,
@@ -140,7 +141,7 @@ class ProjectedCategorical(ExponentialFamily):
     @property
     def variance(self) -> Tensor:
         """``p~ (1 - p~)``, shape (..., K)."""
-        return self.probs * (1.0 - self.probs)
+        return self.probs * complement(self._all_probs)[..., :-1]
 
     @property
     def covariance_matrix(self) -> Tensor:

@@ -47,6 +47,11 @@ def test_losses_and_regrets_keep_their_digits():
     step = 1e-9 * torch.tensor([1.0, -1.0, 2.0, -2.0, 0.0], dtype=torch.float64)
     assert SquareLoss().regret(p, p + step).item() == pytest.approx(0.5 * step.square().sum().item(), rel=1e-6, abs=0)
     assert SphericalLoss().regret(p, p + step).item() > 0
+    single = torch.tensor([1.0, 1e-5, 1e-6])
+    exact = single.double() / single.double().sum()
+    for loss in (SquareLoss(), SphericalLoss()):
+        torch.testing.assert_close(loss.partial_losses(single).double(), loss.partial_losses(exact), rtol=1e-3, atol=0)
+        torch.testing.assert_close(loss.bayes_risk(single).double(), loss.bayes_risk(exact), rtol=1e-3, atol=0)
     assert LogLoss().regret(p, p).item() == 0
 
 

@@ -101,7 +101,7 @@ class SquareLoss(_SoftmaxCriterion):
         return self._factor * (complement(q).square() + sum_of_others(q.square()))
 
     def _bayes_risk(self, p: Tensor) -> Tensor:
-        return self._factor * (p * (1.0 - p)).sum(-1)
+        return self._factor * (p * complement(p)).sum(-1)
 
     def _regret(self, p: Tensor, q: Tensor) -> Tensor:
         return self._factor * (p - q).square().sum(-1)
@@ -132,10 +132,12 @@ class SphericalLoss(_SoftmaxCriterion):
         return torch.expm1(0.5 * torch.log_softmax(2.0 * logits, dim=-1))
 
     def _partial_losses(self, q: Tensor) -> Tensor:
-        return 1.0 - q / torch.linalg.vector_norm(q, dim=-1, keepdim=True)
+        # 1 - q_i / |q| and 1 - |p|, without differences of numbers near one
+        norm = torch.linalg.vector_norm(q, dim=-1, keepdim=True)
+        return sum_of_others(q.square()) / (norm * (norm + q))
 
     def _bayes_risk(self, p: Tensor) -> Tensor:
-        return 1.0 - torch.linalg.vector_norm(p, dim=-1)
+        return (p * complement(p)).sum(-1) / (1.0 + torch.linalg.vector_norm(p, dim=-1))
 
     def _regret(self, p: Tensor, q: Tensor) -> Tensor:
         # |p| (1 - cos) = |p| |p/|p| - q/|q||^2 / 2, which does not cancel when p and q are close
