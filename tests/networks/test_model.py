@@ -69,12 +69,16 @@ CASES = {
     "many rows": {"hidden": (32, 16, 8), "batch": 150},
     "symmetric": {"noise": "symmetric"},
     "matrix": {"noise": "matrix"},
+    "confident": {
+        "noise": "matrix",
+        "bias": 2000.0,
+    },  # losses of labels that are next to impossible are in the hundreds
 }
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_compiled_steps_equal_plain_ones(case, monkeypatch):
-    options = {"hidden": (16, 24), "dropout": 0.2, "noise": "none", "batch": 50, **CASES[case]}
+    options = {"hidden": (16, 24), "dropout": 0.2, "noise": "none", "batch": 50, "bias": 0.0, **CASES[case]}
     random = np.random.default_rng(1)
     n, runs = 200, 3
     features = as_features(random.normal(size=(n, 4)), torch.float64, CPU)
@@ -88,6 +92,7 @@ def test_compiled_steps_equal_plain_ones(case, monkeypatch):
         generators = [torch.Generator().manual_seed(run) for run in range(runs)]
         how = FoldSettings(options["hidden"], 30, options["batch"], dropout=options["dropout"])
         model = NetworkModel(3, how, UNITS, generators, NOISES[options["noise"]])
+        model.biases[-1][:, 0] += options["bias"]
         rates = torch.full((runs,), 0.04, dtype=torch.float64)
         settings = TrainingSettings(
             0 * rates, 0 * rates, rates, generators, schedule="waves", max_steps=30, batch_size=options["batch"],

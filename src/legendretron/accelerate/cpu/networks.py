@@ -55,11 +55,12 @@ def _loss(y, n_classes, labels, weights, place, n, smoothing, matrix, dp, q, row
         multiply(y, c * width, total, 0, y, c * width, width)
     product(matrix, 0, n_classes, n_classes, n_classes, y, 0, q, 0, width)
     low, high = kind(smoothing / n_classes), kind(1.0 - smoothing * (1.0 - 1.0 / n_classes))
+    least = kind(np.finfo(y.dtype).tiny)
     loss = hits = 0.0
     for c in range(n_classes):
         for j in range(n):
             label, weight = at(labels, place + j), at(weights, place + j)
-            observed = max(at(q, c * width + j), kind(1e-37))
+            observed = max(at(q, c * width + j), least)
             if c == label:
                 loss -= float(weight) * math.log(float(observed))
                 hits += weight * (at(best, j) == label)
