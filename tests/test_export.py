@@ -74,6 +74,15 @@ def test_estimators(tmp_path, clf, load, labels, dtype):
     assert json.loads(run.get_modelmeta().custom_metadata_map["classes"]) == clf.classes_.tolist()
 
 
+def test_an_example_without_rows(tmp_path):
+    """As ``x[:0]`` of a table; only its shape counts."""
+    head = LegendreHead(4, 3, link="softmax")
+    export_onnx(head, tmp_path / "head.onnx", torch.zeros(0, 4))
+    x = torch.randn(3, 4)
+    (log_proba,) = session(tmp_path / "head.onnx").run(None, {"input": x.numpy()})
+    np.testing.assert_allclose(log_proba, head(x).detach().numpy(), rtol=1e-5, atol=1e-6)
+
+
 def test_errors(tmp_path):
     with pytest.raises(NotFittedError):
         LegendreTronClassifier().to_onnx(tmp_path / "clf.onnx")

@@ -37,7 +37,9 @@ def onnx_model(module: nn.Module, example: Tensor, inputs: str, outputs: list[st
         raise ValueError("module has parameters of half precision, which onnxruntime cannot run; use module.float().")
     for library in ("onnx", "onnxscript"):
         import_extra(library, "export to ONNX", "export")
-    if example.shape[0] < 2:  # one row would be taken for a constant
+    if example.shape[0] == 0:  # it is there for its shape
+        example = example.new_zeros((1, *example.shape[1:]))
+    if example.shape[0] == 1:  # one row would be taken for a constant
         example = example.expand(2, *example.shape[1:]).contiguous()
     plain = copy.deepcopy(module).eval()
     with torch.no_grad(), _quietly():
