@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from legendretron.accelerate.forms import link_form, link_tensors
+from legendretron.accelerate.forms import link_parts
 from legendretron.accelerate.log_proba import _functions, _OneNode, _plain_chain, _plain_nests, log_proba
 from legendretron.links import CanonicalLink, CompositeLink
 
@@ -33,9 +33,10 @@ def make_canonical(n_classes, n_nests, dtype, n_rows=5):
 
 
 def fused(link, z, all_classes=False):
-    functions = _functions(link_form(link), all_classes, on_cuda=True)
-    plain = _plain_chain(link) if isinstance(link, CompositeLink) else _plain_nests(link, all_classes)
-    return _OneNode.apply(functions, plain, z.contiguous(), *link_tensors(link))
+    parts = link_parts(link)
+    functions = _functions(parts.form, all_classes, on_cuda=True)
+    plain = _plain_chain(parts) if isinstance(link, CompositeLink) else _plain_nests(link, all_classes)
+    return _OneNode.apply(functions, plain, z.contiguous(), *parts.tensors)
 
 
 def plain(link, z, all_classes=False):

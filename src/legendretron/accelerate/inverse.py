@@ -18,9 +18,9 @@ import torch
 from torch import Tensor
 
 from legendretron._internal.validation import full_precision
-from legendretron.accelerate.forms import link_form
+from legendretron.accelerate.forms import block_shapes, link_form
 from legendretron.accelerate.log_proba import is_watched
-from legendretron.accelerate.support import has_numba
+from legendretron.accelerate.support import can_read, has_numba
 from legendretron.links import CompositeLink, Link, NoisyLink
 from legendretron.potentials.ficnn import FICNN
 from legendretron.simplex import log_softmax_plus, log_softmax_plus_inverse
@@ -70,9 +70,9 @@ def inverse_gradient(block: FICNN, y: Tensor) -> Tensor:
 
 def _applies(block: FICNN, y: Tensor) -> bool:
     """Whether the compiled function can work on ``y``."""
-    if block.run_shape or type(y) is not Tensor or not y.is_cpu or y.dtype not in (torch.float32, torch.float64):
+    if block.run_shape or type(y) is not Tensor or not y.is_cpu or is_watched() or not has_numba():
         return False
-    return (block.weight.dtype, block.weight.device) == (y.dtype, y.device) and has_numba() and not is_watched()
+    return y.dim() == 2 and can_read(block._tensors(), block_shapes(block, y.shape[1]), y)
 
 
 @torch.no_grad()

@@ -11,22 +11,22 @@ operator ``legendretron::link``.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, Protocol, cast
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.autograd import forward_ad
 
-from legendretron.accelerate.forms import LinkForm, fits_kernels, link_form, link_tensors
-from legendretron.accelerate.support import PRECISIONS, compiled_applies, has_numba, has_triton, kernels_apply
-from legendretron.links import CanonicalLink, CompositeLink, Link, NoisyLink
+from legendretron.accelerate.forms import LinkForm, LinkParts, fits_kernels, link_parts
+from legendretron.accelerate.support import can_read, compiled_applies, has_numba, has_triton, kernels_apply
+from legendretron.links import CanonicalLink, Link, NoisyLink
 from legendretron.simplex import log_softmax_plus
 
 __all__ = ["LinkFunctions", "is_watched", "link_functions", "log_proba"]
 
-_PLAIN_TYPES = (Tensor, nn.Parameter)
 _BATCHED: Any = torch._C._parse_dispatch_key("Batched")
 _Plain = Callable[[Tensor, Sequence[Tensor]], Tensor]
 
@@ -38,21 +38,20 @@ def log_proba(link: Link, rows: Tensor, all_classes: bool = False) -> Tensor:
 
     Examples
     --------
-    >>> link, z = CompositeLink(3), torch.randn(5, 2)
+    >>> link, z = CanonicalLink(3), torch.randn(5, 2)
     >>> torch.allclose(log_proba(link, z), link(z), atol=1e-6)
     True
     """
     if type(link) is NoisyLink:
         return link.noise.log_observed(log_proba(link.clean, rows, all_classes))
-    form = None if link.run_shape else link_form(link)
-    if form is not None and form.n_nests:
-        log_p = _by_one_node(form, all_classes, rows, link_tensors(link), _plain_nests(link, all_classes))
-    elif form is not None and form.n_blocks:
+    parts, log_p = None if link.run_shape else link_parts(link), None
+    if parts is not None and parts.form.n_nests:
+        log_p = _by_one_node(parts, all_classes, rows, _plain_nests(link, all_classes))
+    elif parts is not None and parts.form.n_blocks:
         z = link._predictors_of_logits(rows) if all_classes else rows
-        exact = link._log_proba_in_double(rows, all_classes)
-        log_p = exact if exact is not None else _by_one_node(form, False, z, link_tensors(link), _plain_chain(link))
-    else:
-        log_p = None
+        log_p = link._log_proba_in_double(rows, all_classes)
+        if log_p is None:
+            log_p = _by_one_node(parts, False, z, _plain_chain(parts))
     if log_p is not None:
         return log_p
     return link._log_proba_of_logits(rows) if all_classes else link._log_proba(rows)
@@ -63,8 +62,8 @@ def _plain_nests(link: Link, all_classes: bool) -> _Plain:
     return nests._log_proba_of_logits if all_classes else nests._log_proba
 
 
-def _plain_chain(link: Link) -> _Plain:
-    blocks = cast(CompositeLink, link)._chain()
+def _plain_chain(parts: LinkParts) -> _Plain:
+    blocks = parts.blocks
 
     def plain(z: Tensor, tensors: Sequence[Tensor]) -> Tensor:
         each = len(tensors) // len(blocks)
@@ -76,7 +75,13 @@ def _plain_chain(link: Link) -> _Plain:
 
 
 class LinkFunctions(Protocol):
-    """A link by compiled functions: log-probabilities of rows, and their derivatives."""
+    """A link by compiled functions: log-probabilities of rows, and their derivatives.
+
+    They read and write memory as large as their sizes say, see :func:`~legendretron.accelerate.support.can_read`.
+    """
+
+    #: Of the link's tensors.
+    shapes: list[tuple[int, ...]]
 
     def saved_size(self, n: int) -> int:
         """Numbers that the forward pass keeps for the backward pass, beside its result."""
@@ -108,72 +113,75 @@ def link_functions(form: LinkForm, all_classes: bool, like: Tensor) -> LinkFunct
     return _functions(form, all_classes, like.is_cuda) if known else None
 
 
-def _parts(gradient: Tensor, tensors: Sequence[Tensor], needed: Sequence[bool]) -> list[Tensor | None]:
-    """The gradient of each tensor, of those one after the other; None where it is not needed."""
+def _parts(gradient: Tensor, shapes: Sequence[tuple[int, ...]], needed: Sequence[bool]) -> list[Tensor | None]:
+    """The gradients of tensors of these shapes, from all of them one after the other; None where one is not needed."""
     if not any(needed):
-        return [None] * len(tensors)
-    parts = gradient.split([tensor.numel() for tensor in tensors])
+        return [None] * len(shapes)
+    parts = gradient.split([math.prod(shape) for shape in shapes])
     return [
-        (part if tensor.dim() == 1 else part.view(tensor.shape)) if need else None
-        for part, tensor, need in zip(parts, tensors, needed, strict=True)
+        (part if len(shape) == 1 else part.view(shape)) if need else None
+        for part, shape, need in zip(parts, shapes, needed, strict=True)
     ]
 
 
 class _OneNode(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, functions: LinkFunctions, plain: Any, z: Tensor, *tensors: Tensor) -> Tensor:
+    def forward(ctx: Any, functions: LinkFunctions, plain: _Plain, z: Tensor, *tensors: Tensor) -> Tensor:
         log_p, saved = functions.forward(z, tensors)
-        ctx.save_for_backward(z, log_p, saved, *tensors)
+        ctx.save_for_backward(log_p, saved, z, *tensors)
         ctx.functions, ctx.plain = functions, plain
+        ctx.shapes = [log_p.shape, log_p.shape, saved.shape, z.shape, *functions.shapes]
         return log_p
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
-        z, log_p, saved, *tensors = ctx.saved_tensors
+        log_p, saved, z, *tensors = kept = ctx.saved_tensors
         needed = ctx.needs_input_grad[2:]
         higher = torch.is_grad_enabled()
-        if higher or _is_batch(g):  # by operations that have derivatives, and take many gradients at once
+        plain = higher or _is_batch(g)  # by operations that have derivatives, and take many gradients at once
+        if not plain:
+            g = g.contiguous()
+            # parameters may have been replaced since, and hooks may bring tensors back in another layout
+            plain = not can_read((g, *kept), ctx.shapes, z)
+        if plain:
             wanted = [tensor for tensor, need in zip((z, *tensors), needed, strict=True) if need]
             with torch.enable_grad():
                 log_p = ctx.plain(z, tensors)
             gradients = iter(torch.autograd.grad(log_p, wanted, g, create_graph=higher, allow_unused=True))
             return None, None, *(next(gradients) if need else None for need in needed)
-        dz, gradient = ctx.functions.backward(g.contiguous(), z, log_p, saved, tensors, (needed[0], any(needed[1:])))
-        return None, None, dz if needed[0] else None, *_parts(gradient, tensors, needed[1:])
+        dz, gradient = ctx.functions.backward(g, z, log_p, saved, tensors, (needed[0], any(needed[1:])))
+        return None, None, dz if needed[0] else None, *_parts(gradient, ctx.functions.shapes, needed[1:])
 
 
-def _suits(z: Tensor, tensors: Sequence[Tensor]) -> bool:
-    """Whether rows and parameters are plain tensors of one precision on one device."""
-    if type(z) not in _PLAIN_TYPES or z.dim() != 2:
-        return False
-    dtype, device = z.dtype, z.device
-    for tensor in tensors:
-        if type(tensor) not in _PLAIN_TYPES or tensor.dtype != dtype or tensor.device != device:
-            return False
-        if not tensor.is_contiguous():
-            return False
-    return dtype in PRECISIONS
-
-
-def _by_one_node(
-    form: LinkForm, all_classes: bool, z: Tensor, tensors: Sequence[Tensor], plain: _Plain
-) -> Tensor | None:
+def _by_one_node(parts: LinkParts, all_classes: bool, z: Tensor, plain: _Plain) -> Tensor | None:
     """Log-probabilities ``(n, C)`` of rows; None if there is no function for them.
 
-    ``plain`` is the same map from ``z`` and ``tensors`` by plain operations, for derivatives of higher order.
+    ``plain`` is the same map from ``z`` and the link's tensors by plain operations: for derivatives of higher order, and for
+    errors, where tensors are not those of the link.
     """
-    if not _suits(z, tensors):
+    form, tensors = parts.form, parts.tensors
+    compiling = torch.compiler.is_compiling()
+    if not compiling and is_watched():
         return None
-    if torch.compiler.is_compiling():
-        return _by_operator(form, all_classes, z, tensors)
     z = z if z.is_contiguous() else z.contiguous()
-    functions = link_functions(form, all_classes, z)
-    if functions is None or is_watched() or (z.is_cuda and not len(z)):
+    functions = None if compiling else link_functions(form, all_classes, z)
+    shapes = form.shapes if functions is None else functions.shapes
+    if not can_read((z, *tensors), [_shape_of_rows(form, all_classes, z.shape[0]), *shapes], z):
+        return None
+    if compiling:
+        return _by_operator(form, all_classes, z, tensors)
+    if (
+        functions is None or (z.is_cuda and not len(z)) or z.is_neg()
+    ):  # such as imaginary parts, negated when they are read
         return None
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (z, *tensors)):
         result: Tensor = _OneNode.apply(functions, plain, z, *tensors)  # type: ignore[no-untyped-call]
         return result
     return functions.forward(z, tensors)[0]
+
+
+def _shape_of_rows(form: LinkForm, all_classes: bool, n: int) -> tuple[int, int]:
+    return n, form.n_classes if all_classes else form.n_classes - 1
 
 
 def _is_batch(g: Tensor) -> bool:
@@ -201,7 +209,8 @@ def _is_transformed() -> bool:
 
 @torch.library.custom_op("legendretron::link", mutates_args=())
 def _link(z: Tensor, tensors: Sequence[Tensor], sizes: Sequence[int]) -> tuple[Tensor, Tensor]:
-    return _functions_of(sizes, z).forward(z.contiguous(), [t.contiguous() for t in tensors])
+    z, tensors = z.contiguous(), [tensor.contiguous() for tensor in tensors]
+    return _checked_functions(sizes, z, tensors).forward(z, tensors)
 
 
 @torch.library.custom_op("legendretron::link_backward", mutates_args=())
@@ -213,9 +222,10 @@ def _link_backward(
     tensors: Sequence[Tensor],
     sizes: Sequence[int],
 ) -> tuple[Tensor, Tensor]:
-    functions = _functions_of(sizes, z)
+    g, z, log_p, saved = (tensor.contiguous() for tensor in (g, z, log_p, saved))
     tensors = [tensor.contiguous() for tensor in tensors]
-    return functions.backward(g.contiguous(), z.contiguous(), log_p, saved, tensors, (True, True))
+    functions = _checked_functions(sizes, z, tensors, (g, log_p, saved))
+    return functions.backward(g, z, log_p, saved, tensors, (True, True))
 
 
 def _sizes(form: LinkForm, all_classes: bool) -> list[int]:
@@ -223,10 +233,40 @@ def _sizes(form: LinkForm, all_classes: bool) -> list[int]:
     return [int(all_classes), *(int(size) for size in form[:8])]
 
 
+def _form_of(sizes: Sequence[int]) -> tuple[LinkForm, bool]:
+    """The inverse of :func:`_sizes`; anyone may call an operator with any integers."""
+    if len(sizes) == 9:
+        n_classes, n_blocks, hidden, depth, mixed, soft, normalized, n_nests = sizes[1:]
+        form = LinkForm(n_classes, n_blocks, hidden, depth, mixed, bool(soft), bool(normalized), n_nests)
+        all_classes = bool(sizes[0])
+        least = n_classes >= 2 and min(hidden, depth) >= 1 and min(n_blocks, n_nests) >= 0
+        if least and mixed in (hidden, hidden - hidden // 2) and (n_nests > 0 or not all_classes):
+            return form, all_classes
+    raise ValueError(f"sizes must be those of a link, as LegendreHead gives them, got {list(sizes)}.")
+
+
 def _functions_of(sizes: Sequence[int], z: Tensor) -> LinkFunctions:
-    n_classes, n_blocks, hidden, depth, mixed, soft, normalized, n_nests = sizes[1:]
-    form = LinkForm(n_classes, n_blocks, hidden, depth, mixed, bool(soft), bool(normalized), n_nests)
-    return _functions(form, bool(sizes[0]), z.is_cuda)
+    form, all_classes = _form_of(sizes)
+    return _functions(form, all_classes, z.is_cuda)
+
+
+def _checked_functions(
+    sizes: Sequence[int], z: Tensor, tensors: Sequence[Tensor], others: Sequence[Tensor] = ()
+) -> LinkFunctions:
+    """Functions of an operator that may read its tensors; ``others`` are cotangents, log-probabilities and what was saved."""
+    form, all_classes = _form_of(sizes)
+    functions, n = _functions_of(sizes, z), z.shape[0] if z.dim() else 0
+    of_rows = n, form.n_classes
+    shapes = [_shape_of_rows(form, all_classes, n), *functions.shapes]
+    shapes += [of_rows, of_rows, (functions.saved_size(n),)] if others else []
+    given = (z, *tensors, *others)
+    if not can_read(given, shapes, z) or (z.is_cuda and not fits_kernels(form)):
+        found = ", ".join(f"{tuple(t.shape)} {t.dtype} on {t.device}" for t in given)
+        raise ValueError(
+            f"tensors must be those of a link with sizes={list(sizes)}, of shapes {shapes}, all with the dtype and device of "
+            f"z, got {found}."
+        )
+    return functions
 
 
 @_link.register_fake
@@ -254,7 +294,7 @@ def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> 
 def _pull_back(ctx: Any, g: Tensor, _: Tensor) -> tuple[Any, ...]:
     z, log_p, saved, *tensors = ctx.saved_tensors
     dz, gradient = _link_backward(g, z, log_p, saved, tensors, ctx.sizes)
-    return dz, _parts(gradient, tensors, [True] * len(tensors)), None
+    return dz, _parts(gradient, [tensor.shape for tensor in tensors], [True] * len(tensors)), None
 
 
 _link.register_autograd(_pull_back, setup_context=_setup)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from legendretron.accelerate.cpu.links import LIKE, in_threads, row_parts
 from legendretron.accelerate.forms import link_form
 from legendretron.accelerate.log_proba import is_watched
-from legendretron.accelerate.support import has_numba, kernels_apply
+from legendretron.accelerate.support import addresses_of, can_read, has_numba, kernels_apply
 from legendretron.links import CanonicalLink, Link, NoisyLink
 
 __all__ = ["RowLosses", "can_be_fused", "fused_loss", "row_losses"]
@@ -37,9 +37,13 @@ class RowLosses(NamedTuple):
 
         Logits ``(n, C)`` are in the precision of the link, labels ``(n,)`` have 64 bits. On the CPU a label that is no class,
         or a masked class with noise, raises an ``IndexError``; a GPU does not wait for that, and the loss is not finite.
+        Tensors of other shapes raise it, too.
         """
         logits, labels = logits.contiguous(), labels.contiguous()
         weight = None if weight is None else weight.to(logits).contiguous()
+        c = self.n_classes
+        if logits.shape != (labels.shape[0], c) or (weight is not None and not can_read([weight], [(c,)], logits)):
+            raise IndexError("plain operations explain the error")
         if logits.is_cuda:
             from legendretron.accelerate.cuda.losses import weighted_losses
 
@@ -53,8 +57,9 @@ class RowLosses(NamedTuple):
 
         n, work = labels.shape[0], 10 * logits.shape[1] * (4 if self.is_table else self.sizes[0])
         gradient = torch.empty_like(logits) if want else None
-        given = (logits, labels, weight, gradient, self.numbers)
-        addresses = [0 if tensor is None else tensor.data_ptr() for tensor in given]
+        p_logits, p_labels, p_numbers = addresses_of((logits, labels, self.numbers))
+        p_weight, p_gradient = (0 if tensor is None else tensor.data_ptr() for tensor in (weight, gradient))
+        addresses = p_logits, p_labels, p_weight, p_gradient, p_numbers
         how = _HOW[reduction]
         parts = row_parts(n, work)
         losses = torch.empty(n if how == 0 else len(parts), dtype=logits.dtype)
@@ -105,7 +110,8 @@ def row_losses(link: Link, like: Tensor, least: Tensor | None = None) -> RowLoss
     else:
         return None
     numbers = torch.cat([keep, fixed, like.new_zeros(c) if least is None else least.to(like), own])
-    return RowLosses(numbers.contiguous(), c, sizes, is_table)
+    n_numbers = 1 + 2 * c + (1 + sizes[0] * (4 + c) if not is_table else 2 + sizes[0] * (1 + sizes[1]))
+    return RowLosses(numbers, c, sizes, is_table) if can_read([numbers], [(n_numbers,)], like) else None
 
 
 #: Types of labels.

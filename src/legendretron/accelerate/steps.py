@@ -10,8 +10,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from legendretron.accelerate.forms import link_form, link_tensors
+from legendretron.accelerate.forms import link_tensors, trained_form
 from legendretron.accelerate.log_proba import LinkFunctions, link_functions
+from legendretron.accelerate.support import can_read
 from legendretron.links import Link, NoisyLink
 from legendretron.simplex import predicted_class, softmax_nll
 
@@ -37,7 +38,7 @@ def nll_step(link: Link, like: Tensor) -> NLLStep:
         whether its label is the predicted class, the gradient of the weighted sum with respect to the predictors, and
         the list of those with respect to the parameters, in the order of ``parameters()``. None records a graph.
     """
-    form = link_form(link)
+    form = trained_form(link)
     if form is None or form.is_noisy:
         return autograd_step(link)
     if not form.n_blocks and not form.n_nests:
@@ -70,10 +71,13 @@ def _softmax_step(z: Tensor, labels: Tensor, weight: Tensor) -> tuple[Tensor, Te
 
 def _compiled_step(link: Link, functions: LinkFunctions) -> NLLStep:
     """The same by the compiled functions of a head, one run after the other."""
+    plain = autograd_step(link)
 
     @torch.no_grad()
     def step(z: Tensor, labels: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor, list[Tensor]]:
         tensors = link_tensors(link)
+        if not can_read(tensors, [(len(z), *shape) for shape in functions.shapes], z):
+            return plain(z, labels, weight)
         nll, hit, dz = torch.empty_like(weight), torch.empty_like(labels, dtype=torch.bool), torch.empty_like(z)
         flat = z.new_empty(len(z), sum(tensor[0].numel() for tensor in tensors))
         for run, rows in enumerate(z):

@@ -375,6 +375,11 @@ class Link(nn.Module, ABC):
                 f"{type(self).__name__} gives {log_proba.shape[-1]} log-probabilities for n_classes={self.n_classes}: its "
                 f"_log_odds must return {self.n_classes - 1} entries for each row, or its _log_proba {self.n_classes}."
             )
+        if log_proba.dim() != len(self.run_shape) + 2:
+            raise ValueError(
+                f"{type(self).__name__} with run_shape={self.run_shape} gives log-probabilities of shape "
+                f"{tuple(log_proba.shape)}; stacked parameters are for torch.func.vmap, or for a link with run_shape."
+            )
         return log_proba if log_proba.dim() == z.dim() else log_proba.reshape(*z.shape[:-1], self.n_classes)
 
     def _initialize_once(self, rows: Tensor) -> None:

@@ -270,8 +270,9 @@ class LegendreHead(LinkModule):
         return self._compute(loss, features)
 
     def _predictor(self, features: Tensor) -> Tensor:
-        check_last_axis("features", features, getattr(self.linear, "in_features", 0) or self.in_features)
-        weight = self._weight()
+        linear = self.linear  # looking for it takes long enough to do so once
+        check_last_axis("features", features, getattr(linear, "in_features", 0) or self.in_features)
+        weight = _weight_of(linear)
         if weight is not None and features.dtype != weight.dtype and not in_autocast(features):
             raise ValueError(
                 f"features have dtype {features.dtype}, but the head's weights are {weight.dtype}; convert one of them, "
@@ -279,21 +280,16 @@ class LegendreHead(LinkModule):
             )
         if self._n_split_dims and weight is not None and not is_sharded(features):
             features = replicate(features, weight)
-        z: Tensor = self.linear(features)
+        z: Tensor = linear(features)
         if z.shape[-1] != self.n_classes - 1:
             raise ValueError(
-                f"linear must give n_classes - 1 = {self.n_classes - 1} predictors, got {z.shape[-1]} from {self.linear!r}. "
+                f"linear must give n_classes - 1 = {self.n_classes - 1} predictors, got {z.shape[-1]} from {linear!r}. "
                 "If it has a row for each class, subtract its last row from the others, or put a LegendreLink after it."
             )
         return z
 
-    def _weight(self) -> Tensor | None:
-        """Weights of the linear layer; another layer in its place may have none, a method of the name, or none yet."""
-        weight = getattr(self.linear, "weight", None)
-        return weight if isinstance(weight, Tensor) and not isinstance(weight, UninitializedParameter) else None
-
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any) -> None:
-        saved, weight = state_dict.get(f"{prefix}linear.weight"), self._weight()
+        saved, weight = state_dict.get(f"{prefix}linear.weight"), _weight_of(self.linear)
         if saved is not None and saved.dim() == 2 and weight is not None and saved.shape != weight.shape:
             rows, columns = saved.shape
             plain = " If it is a plain linear layer with a row for each class, subtract its last row from the others."
@@ -307,3 +303,9 @@ class LegendreHead(LinkModule):
     def extra_repr(self) -> str:
         """Text between the brackets of ``repr``."""
         return f"in_features={self.in_features}, n_classes={self.n_classes}"
+
+
+def _weight_of(linear: nn.Module) -> Tensor | None:
+    """Weights of a linear layer; another layer in its place may have none, a method of the name, or none yet."""
+    weight = getattr(linear, "weight", None)
+    return weight if isinstance(weight, Tensor) and not isinstance(weight, UninitializedParameter) else None

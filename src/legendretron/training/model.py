@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from legendretron._internal.chunks import chunks
-from legendretron.accelerate.forms import link_form
+from legendretron.accelerate.forms import trained_form
 from legendretron.accelerate.steps import NLLStep, nll_step
 from legendretron.links import Link, stack_runs, take_run
 from legendretron.simplex import predicted_class
@@ -182,7 +182,7 @@ class LinearModel(Model):
 
     def compile_steps(self, arrays: StepArrays) -> Callable[..., None] | None:
         """See :class:`Model`."""
-        form, (features, state, totals, penalty, numbers, n_rows) = link_form(self.link), arrays
+        form, (features, state, totals, penalty, numbers, n_rows) = trained_form(self.link), arrays
         if form is None or features is None or penalty is None:
             return None
         # compiled steps use one thread: plain operations are faster where a product with W is worth several

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from legendretron.accelerate.forms import fits_kernels, link_form
+from legendretron.accelerate.forms import fits_kernels, trained_form
 from legendretron.accelerate.support import compiled_applies, kernels_apply
 from legendretron.training.features import DenseFeatures, Features, SparseFeatures
 from legendretron.training.layout import Layout
@@ -172,7 +172,7 @@ def _kernels_for(model: Model) -> LinkStep | None:
     """Triton kernels for the link and its derivatives, where there are some."""
     if not isinstance(model, LinearModel) or not kernels_apply(model.flat):
         return None
-    form = link_form(model.link)
+    form = trained_form(model.link)
     if form is None or form.known_matrix is not None or not fits_kernels(form):
         return None
     from legendretron.accelerate.cuda.training import LinkStep

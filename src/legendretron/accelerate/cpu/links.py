@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor
 
 from legendretron.accelerate.forms import LinkForm
-from legendretron.accelerate.support import VECTOR
+from legendretron.accelerate.support import VECTOR, addresses_of
 
 if TYPE_CHECKING:
     from legendretron.accelerate.cpu.ridge_parameters import Sizes
@@ -54,10 +55,6 @@ def in_threads(function: Callable[[int, int], T], parts: list[tuple[int, int]]) 
         return list(threads.map(lambda part: function(*part), parts))
 
 
-def _addresses(tensors: Sequence[Tensor]) -> np.ndarray:
-    return np.array([tensor.data_ptr() for tensor in tensors], dtype=np.int64)
-
-
 def chain_sizes(form: LinkForm) -> Sizes:
     """Sizes of the chain of blocks of a link."""
     from legendretron.accelerate.cpu.ridge_parameters import Sizes
@@ -75,6 +72,8 @@ class LinkOnCPU:
 
     def __init__(self, form: LinkForm, all_classes: bool = False) -> None:
         self._n_classes = c = form.n_classes
+        self.shapes = form.shapes
+        self._n_parameters = sum(map(math.prod, self.shapes))
         self._sizes: tuple[Any, ...]
         if form.n_nests:
             from legendretron.accelerate.cpu.nests import nests_backward, nests_probabilities
@@ -99,8 +98,8 @@ class LinkOnCPU:
     def write_proba(self, z: Tensor, tensors: Sequence[Tensor], out: Tensor, log: bool) -> bool:
         """Write probabilities ``(n, C)`` of rows, or their logarithms; whether all logarithms are finite."""
         n, width = len(z), rows_at_once(len(z), self._most_rows)
-        like, where, sizes = LIKE[z.dtype], _addresses(tensors), self._sizes
-        p_z, p_out = z.data_ptr(), out.data_ptr()
+        p_z, p_out, *of_link = addresses_of((z, out, *tensors))
+        like, where, sizes = LIKE[z.dtype], np.array(of_link, np.int64), self._sizes
 
         def rows(first: int, last: int) -> bool:
             return bool(self._probabilities(like, where, first, last, width, sizes, p_z, log, p_out))
@@ -120,10 +119,10 @@ class LinkOnCPU:
         n, dtype, width = len(z), z.dtype, rows_at_once(len(z), self._most_rows)
         parts = row_parts(n, 2 * self._work, width)
         dz = torch.empty(z.shape if wanted[0] else 0, dtype=dtype)
-        size = sum(map(torch.numel, tensors)) if wanted[1] else 0
+        size = self._n_parameters if wanted[1] else 0
         gradients = torch.empty((len(parts), size), dtype=dtype)
-        like, where, sizes = LIKE[dtype], _addresses(tensors), self._sizes
-        p_z, p_log_p, p_g, p_dz, p_gradient = (t.data_ptr() for t in (z, log_p, g, dz, gradients))
+        p_z, p_log_p, p_g, p_dz, p_gradient, *of_link = addresses_of((z, log_p, g, dz, gradients, *tensors))
+        like, where, sizes = LIKE[dtype], np.array(of_link, np.int64), self._sizes
 
         def rows(first: int, last: int) -> None:
             at_gradient = p_gradient + size * parts.index((first, last)) * dtype.itemsize if p_gradient else 0

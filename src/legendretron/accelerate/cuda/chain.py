@@ -65,7 +65,7 @@ class ChainOnCUDA:
         n_blocks, n_out, hidden, depth, mixed = (
             form.n_blocks, form.n_classes - 1, form.hidden, form.depth, form.mixed_units,
         )  # fmt: skip
-        normalized = form.normalized
+        normalized, self.shapes = form.normalized, form.shapes
         self._n_blocks, self._n_out, self._each = n_blocks, n_out, 8 if normalized else 5
         self._rank = rank = hidden * depth + 1
         rows = (depth - 1) * mixed + 1

@@ -15,6 +15,8 @@ import torch
 import triton
 from torch import Tensor
 
+from legendretron.accelerate.support import check_memory
+
 __all__ = ["Launcher", "on_device_of"]
 
 _ALIGNED = 15  # the bits of an address that are 0 if it is a multiple of 16
@@ -44,10 +46,14 @@ class Launcher:
         """Launch ``grid[0] * grid[1]`` programs, on the current device."""
         first = tensors[0]
         assert isinstance(first, Tensor)
-        bits = 0
+        bits, known = 0, True
         for tensor in tensors:
             for one in tensor if isinstance(tensor, tuple) else (tensor,):
-                bits |= one.data_ptr()
+                address = one.data_ptr()
+                bits |= address
+                known = known and address != 0
+        if not known:
+            check_memory([one for tensor in tensors for one in (tensor if isinstance(tensor, tuple) else (tensor,))])
         key = (first.device.index, first.dtype, *((number == 1, number % 16 == 0) for number in numbers))
         compiled = None if bits & _ALIGNED else self._kept.get(key)
         if compiled is not None:

@@ -203,6 +203,7 @@ class NestsOnCUDA:
 
     def __init__(self, form: LinkForm, all_classes: bool) -> None:
         self._n_nests, self._n_classes = n_nests, n_classes = form.n_nests, form.n_classes
+        self.shapes = form.shapes
         nests, block_c = triton.next_power_of_2(n_nests), triton.next_power_of_2(n_classes)
         warps = max(1, min(16, nests * block_c // 512))
         self._meta = {"M": n_nests, "NESTS": nests, "ALL": bool(all_classes), "BLOCK_C": block_c, "num_warps": warps}
