@@ -1,7 +1,9 @@
 """The canonical loss by compiled functions is that by plain operations, whatever the settings."""
 
 import copy
+import itertools
 import pickle
+import sys
 from itertools import product
 
 import pytest
@@ -9,6 +11,7 @@ import torch
 from torch.autograd import forward_ad
 
 from legendretron import CanonicalLoss, SoftmaxLink
+from legendretron._internal.tensor_cache import TensorCache
 from legendretron.links import NoisyLink, SymmetricNoise, TransitionNoise
 from tests.catalogue import LINKS_OF_TWO, make_link, normal
 
@@ -160,6 +163,47 @@ def test_changes_of_the_link_are_seen(name):
         next(copied.buffers()).add_(1.0)
     torch.testing.assert_close(loss(x, y), expected)
     torch.testing.assert_close(copied(x, y), copied._loss_of_logits(x, y))
+    with torch.inference_mode():
+        torch.testing.assert_close(loss(x, y), expected)
+    for buffer in loss.buffers():  # as averages of models are made, which torch does not count as a change
+        buffer.data.mul_(0.9)
+    found = loss(x, y)
+    torch.testing.assert_close(found, copy.deepcopy(loss)(x, y))
+    assert not torch.allclose(found, expected)
+    torch.testing.assert_close(loss._loss_of_logits(x, y), found)
+
+
+@pytest.mark.parametrize("name", ["canonical", "composite_of_two"])
+def test_threads_share_a_loss_in_two_precisions(name):
+    """Another thread may take its turn between any two lines of what they share."""
+    loss = CanonicalLoss(LINKS[name]().float())
+    x, y = logits(loss.n_classes, 7, torch.float32)
+    single, double = (x, y), (x.double(), y)
+    expected = [float(copy.deepcopy(loss)(*given)) for given in (single, double)]
+    found = []
+
+    def take_turns(at_line):
+        """Loss of one, while that of the other is computed at a line; whether there is such a line."""
+        lines = 0
+
+        def trace_line(frame, event, _):
+            nonlocal lines
+            lines += event == "line"
+            if event == "line" and lines == at_line:
+                found.append((float(loss(*double)), expected[1]))
+            return trace_line
+
+        before = sys.gettrace()
+        sys.settrace(lambda frame, *_: trace_line if frame.f_code is TensorCache.get.__code__ else None)
+        try:
+            found.append((float(loss(*single)), expected[0]))
+        finally:
+            sys.settrace(before)
+        return lines >= at_line
+
+    assert sum(itertools.takewhile(bool, map(take_turns, itertools.count(1)))) > 3
+    for value, right in found:
+        assert value == pytest.approx(right, rel=1e-4)
 
 
 @pytest.mark.parametrize("name", ["canonical", "composite_of_two"])

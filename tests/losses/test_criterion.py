@@ -97,6 +97,63 @@ def test_composite_loss_is_the_log_loss_through_the_link():
         CompositeLoss(3)
 
 
+@pytest.mark.parametrize("make", [LogLoss, lambda **how: CanonicalLoss(make_link("canonical", 5), **how)])
+def test_axes_that_could_be_either_are_pointed_out(make):
+    """Not as ``CrossEntropyLoss``, which takes axis 1; for other shapes, the labels tell."""
+    z, y = normal(2, 5, 5, 5, key="z"), torch.arange(50).reshape(2, 5, 5) % 5
+    with pytest.warns(UserWarning, match=r"z of shape \(2, 5, 5, 5\).*give dim=3 or dim=1 to say which"):
+        last = make()(z, y)
+    torch.testing.assert_close(make(dim=3)(z, y), last)
+    torch.testing.assert_close(make(dim=1)(z, y), make(dim=3)(z.movedim(1, -1), y))
+    make()(z[:, :4], y[:, :4])
+    with pytest.raises(ValueError, match=r"y .* must have shape \(2, 5, 4\), got \(2, 4, 5\)"):
+        make()(z[..., :4, :], y[:, :4])
+
+
+def make_single(name, n_classes):
+    return make_link(name, n_classes, dtype=torch.float32)
+
+
+@pytest.mark.parametrize("make", [
+    lambda: CanonicalLoss(make_single("canonical", 3), normalized=True),
+    lambda: CanonicalLoss(make_single("composite_ficnn", 2)),
+    lambda: CanonicalLoss(NoisyLink(SoftmaxLink(3), SymmetricNoise(3, 0.2, learned=False))),
+    lambda: CompositeLoss(make_single("composite_ficnn", 3), label_smoothing=0.1),
+    lambda: CompositeLoss(make_single("composite_ficnn", 3).bfloat16()),
+], ids=["canonical", "two", "noisy", "composite", "half"])  # fmt: skip
+def test_logits_in_double_precision(make):
+    """A loss in single precision takes them, as ``CrossEntropyLoss`` does, and is as precise as they are."""
+    loss = make()
+    c = loss.n_classes
+    double = make().double()
+    z, y = normal(9, c, key="z").requires_grad_(), torch.arange(9) % c
+    found, expected = loss(z, y), double(z, y)
+    assert found.dtype == torch.float64
+    torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-6)  # the least losses were rounded
+    (found,), (expected,) = torch.autograd.grad(found, z), torch.autograd.grad(expected, z)
+    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-12)
+    p = double.predict_proba(z.detach())
+    torch.testing.assert_close(loss.predict_proba(z.detach()), p)
+    torch.testing.assert_close(loss.link(p), double.link(p))
+    torch.testing.assert_close(loss.partial_losses(p), double.partial_losses(p), rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(loss(z.detach().float(), y).double(), loss(z.detach(), y), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", [CompositeLoss, lambda link: LegendreHead(2, 3, link=link).link])
+def test_an_infinite_logit_is_no_mask(kind):
+    """As in torch, its row has no probabilities; the others are not concerned."""
+    module = kind(CompositeLink(3))
+    logits = torch.tensor([[1.0, torch.inf, 0.0], [1.0, 2.0, 1.04], [torch.inf, 0.0, 1.0], [0.0, 1.0, torch.inf]])
+    log_p = (
+        module.predict_proba(logits).log() if isinstance(module, CompositeLoss) else module(logits, all_classes=True)
+    )
+    assert log_p.isnan().all(-1).tolist() == [True, False, True, True]
+    assert log_p[1].isfinite().all()
+    logits[1, 0] = -torch.inf
+    with pytest.raises(ValueError, match="logits hold a masked class, -inf"):
+        module.predict_proba(logits) if isinstance(module, CompositeLoss) else module(logits, all_classes=True)
+
+
 @pytest.mark.parametrize(("loss", "shape", "message"), [
     (LogLoss(), (4, 1), "z must have the logits of all classes, two or more, along axis dim=-1, got shape"),
     (LogLoss(weight=torch.ones(2)), (4, 3), "weight has 2 entries, but z has 3 classes; give one for each"),

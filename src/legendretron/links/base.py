@@ -246,8 +246,11 @@ class Link(nn.Module, ABC):
         if logits.is_cuda or not has_values(logits):
             return torch.where(masked, torch.nan, logits)
         if bool(masked.any()):
+            masks = masked & (top < torch.inf)
+            if not bool(masks.any()):  # rows with plus infinity: they have no probabilities, as in torch
+                return torch.where(masked, torch.nan, logits)
             raise ValueError(
-                f"logits hold a masked class, {float(lowest[masked].amin()):.3g}, but {type(self).__name__} compares all "
+                f"logits hold a masked class, {float(lowest[masks].amin()):.3g}, but {type(self).__name__} compares all "
                 "classes with each other. Mask the log-probabilities instead, "
                 "log_softmax(link(logits).masked_fill(mask, -inf), dim), or use link='softmax' or 'canonical'."
             )

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from legendretron._internal.start import keep_values, set_start
 from legendretron._internal.tensor_cache import TensorCache
@@ -127,8 +127,6 @@ class CanonicalLoss(LinkLoss):
         like = link._first_tensor()
         with torch.inference_mode(False), torch.no_grad(), torch.device("cpu") if like is None else like.device:
             self.register_buffer("least", self.canonical_link._least_losses().detach() if normalized else None)
-        # listed once: looking for all tensors of a link takes longer than a small batch
-        self._parts = (*self.canonical_link.modules(),)
         self._row_cache: TensorCache[RowLosses | None] = TensorCache()
         self.register_load_state_dict_post_hook(_prepare_after_loading)  # type: ignore[no-untyped-call]
         self._prepare()
@@ -162,20 +160,22 @@ class CanonicalLoss(LinkLoss):
     def forward(self, z: Tensor, y: Tensor) -> Tensor:
         """See :meth:`Criterion.forward`."""
         loss = self._fused_loss(z, y)
-        return super().forward(z, y) if loss is None else loss
+        if loss is None:
+            return super().forward(z, y)
+        self._warn_of_axes(z, y)
+        return loss
 
     def _fused_loss(self, z: Tensor, y: Tensor) -> Tensor | None:
         """Compute the loss by a compiled function; None if there is none, or if plain operations must explain an error."""
-        if self._is_softmax or not isinstance(z, Tensor) or not z.is_floating_point():
+        link, least = self.canonical_link, self.least  # looking for parts of a module takes long enough to do so once
+        if (type(link) is SoftmaxLink and least is None) or not isinstance(z, Tensor) or not z.is_floating_point():
             return None
         logits = self._logits(z, masked=True)  # compiled functions notice those that they cannot deal with
         if not can_be_fused(logits, y):
             return None
-        tensors = [t for module in self._parts for t in module._buffers.values() if t is not None]
-        if any(t.dtype != logits.dtype for t in tensors if t.is_floating_point() and t.dtype.itemsize >= 4):
-            return None
-        if self.least is not None:
-            tensors.append(self.least)
+        tensors = _find_tensors(link)
+        if least is not None:
+            tensors.append(least)
         rows = self._row_cache.get(self._make_row_losses, logits, tensors)
         if rows is None:
             return None
@@ -223,7 +223,11 @@ class CanonicalLoss(LinkLoss):
         return type(self.canonical_link) is SoftmaxLink and self.least is None
 
     def _make_row_losses(self, like: Tensor) -> RowLosses | None:
-        return row_losses(self.canonical_link, like.new_empty(0), self.least)
+        link = self._link_like(like)
+        of_link = (tensor.dtype for tensor in _find_tensors(link) if tensor.is_floating_point())
+        if any(dtype != like.dtype for dtype in of_link if dtype.itemsize >= 4):
+            return None
+        return row_losses(link, like.new_empty(0), self.least)
 
     def _without_masks(self, logits: Tensor) -> Tensor:
         return self.canonical_link._without_masks(logits, for_canonical_loss=True)
@@ -234,7 +238,7 @@ class CanonicalLoss(LinkLoss):
         return super()._scores(logits)
 
     def _scores_of_rows(self, logits: Tensor) -> Tensor:
-        link = self.canonical_link
+        link = self._link_like(logits)
         if type(link) is SoftmaxLink:  # whose derivative in torch is exact
             scores = torch.log_softmax(logits, dim=-1)
         else:
@@ -244,14 +248,26 @@ class CanonicalLoss(LinkLoss):
 
     def _predictor(self, p: Tensor) -> Tensor:
         # at the boundary the predictor is infinite: take it at the smallest positive number instead of zero
-        return link_from_log(self.canonical_link, torch.log(p.clamp(min=torch.finfo(p.dtype).tiny)))
+        return link_from_log(self._link_like(p), torch.log(p.clamp(min=torch.finfo(p.dtype).tiny)))
 
     def _partial_losses(self, q: Tensor) -> Tensor:
         z = self._predictor(at_least_single(q))
-        losses = self.canonical_link._losses_at(z)
+        losses = self._link_like(z)._losses_at(z)
         losses = losses if self.least is None else losses - self.least.to(losses)
         # a label that was ruled out has an infinite loss; the predictor stands in for the limit of the others
         return losses.masked_fill(q == 0, torch.inf)
+
+
+def _find_tensors(link: Link) -> list[Tensor]:
+    """All buffers, and parameters of parts that users have put in; ``buffers()`` takes longer than a small batch."""
+    parts: list[nn.Module | None] = [link]
+    tensors: list[Tensor | None] = []
+    for part in parts:  # to which their own parts are added
+        if part is not None:
+            tensors += part._buffers.values()
+            tensors += part._parameters.values()
+            parts += part._modules.values()
+    return [tensor for tensor in tensors if tensor is not None]
 
 
 def _keeps_values(before: Tensor, after: Tensor) -> bool:

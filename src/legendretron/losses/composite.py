@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import copy
 from abc import abstractmethod
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import torch
 from torch import Tensor
 
 from legendretron._internal.start import keep_loaded, keep_values, restore_values
-from legendretron._internal.validation import at_least_single
+from legendretron._internal.tensor_cache import TensorCache
+from legendretron._internal.validation import at_least_single, check_float_tensor
 from legendretron.accelerate.inverse import link_from_log
 from legendretron.accelerate.log_proba import log_proba
 from legendretron.links import Link
@@ -44,6 +45,10 @@ class LinkLoss(Criterion):
 
     n_classes: int
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._wide_cache: TensorCache[Link] = TensorCache()
+
     @property
     @abstractmethod
     def _link(self) -> Link:
@@ -53,9 +58,19 @@ class LinkLoss(Criterion):
     def _scores_of_rows(self, logits: Tensor) -> Tensor:
         """Losses of all labels with a minus, of rows ``(n, C)``."""
 
+    def _link_like(self, given: Tensor) -> Link:
+        """The frozen link; in double precision where an input is, so that a loss takes what ``CrossEntropyLoss`` takes."""
+        link = self._link
+        own = link._first_tensor()
+        if own is None or given.dtype != torch.float64 or own.dtype == torch.float64 or torch.compiler.is_compiling():
+            return link
+        return self._wide_cache.get(
+            lambda _: copy.deepcopy(link).double(), given, [*link.parameters(), *link.buffers()]
+        )
+
     def link(self, p: Tensor) -> Tensor:
         """Predictors of probabilities by the link that the loss was made from: ``(..., C) -> (..., C - 1)``."""
-        return self._link.link(p)
+        return self._link_like(check_float_tensor("p", p)).link(p)
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
         """See :meth:`Criterion.reset_parameters`; a link that never had values gets the start of its constructor."""
@@ -69,12 +84,13 @@ class LinkLoss(Criterion):
         return self
 
     def _scores(self, logits: Tensor) -> Tensor:
-        rows = self._link._rows("z", logits, self.n_classes)
+        rows = self._link_like(logits)._rows("z", logits, self.n_classes)
         return self._scores_of_rows(rows).reshape(logits.shape)
 
     def _log_proba(self, logits: Tensor) -> Tensor:
-        rows = self._link._rows("z", logits, self.n_classes)
-        return log_proba(self._link, rows, all_classes=True).reshape(logits.shape)
+        link = self._link_like(logits)
+        rows = link._rows("z", logits, self.n_classes)
+        return log_proba(link, rows, all_classes=True).reshape(logits.shape)
 
 
 #: Points at which canonicality is measured by default, and the most entries of all their Jacobians together.
@@ -135,7 +151,7 @@ class CompositeLoss(LinkLoss, LogLoss):
         return self.composite_link._without_masks(logits)
 
     def _scores_of_rows(self, logits: Tensor) -> Tensor:
-        return log_proba(self.composite_link, logits, all_classes=True)
+        return log_proba(self._link_like(logits), logits, all_classes=True)
 
     @property
     def canonicality(self) -> CanonicalityCheck:

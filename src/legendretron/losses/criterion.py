@@ -2,6 +2,7 @@ r"""Proper losses as criteria of torch, with class weights, label smoothing and 
 
 from __future__ import annotations
 
+import warnings
 from abc import abstractmethod
 from numbers import Real
 from typing import Any, ClassVar, NamedTuple
@@ -201,6 +202,18 @@ class Criterion(ProperLoss):
             return append_reference(x)
         return x if masked else self._without_masks(x)
 
+    def _warn_of_axes(self, z: object, y: object) -> None:
+        """Warn where labels fit both the last axis, the default, and the second one, which ``CrossEntropyLoss`` takes."""
+        if self.dim != -1 or not isinstance(z, Tensor) or z.dim() < 3 or torch.compiler.is_compiling():
+            return
+        if isinstance(y, Tensor) and not y.is_floating_point() and y.shape == z.shape[:-1] == z.shape[:1] + z.shape[2:]:
+            warnings.warn(
+                f"z of shape {tuple(z.shape)} may have its classes on the last axis, as is assumed here, or on axis 1, as "
+                f"torch.nn.CrossEntropyLoss assumes; give dim={z.dim() - 1} or dim=1 to say which.",
+                UserWarning,
+                stacklevel=3,
+            )
+
     def _without_masks(self, logits: Tensor) -> Tensor:
         """Logits of all classes that users gave, checked for masked classes by losses that are not exact for these."""
         return logits
@@ -237,6 +250,7 @@ class Criterion(ProperLoss):
             A scalar, or shape (...) with ``reduction="none"``. The mean is weighted by the labels' class weights, and
             plain for probabilities, as in torch.
         """
+        self._warn_of_axes(z, y)
         logits = self._logits(z)
         if isinstance(y, Tensor) and y.is_floating_point() and -y.dim() <= self.dim < y.dim():
             y = y.movedim(self.dim, -1)
