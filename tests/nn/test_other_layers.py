@@ -93,6 +93,30 @@ def test_another_linear_layer(settings):
     torch.testing.assert_close(head(features()), head.link(head.linear(features())))
 
 
+@pytest.mark.parametrize("place", ["memory", "disk"])
+def test_parameters_that_are_elsewhere_between_forward_passes(settings, place, tmp_path):
+    """By hooks of modules that are called, which the parts of a link are not."""
+    accelerate = pytest.importorskip("accelerate")
+    net = nn.Sequential(nn.Linear(6, 6), make_head(settings))
+    x, y = features(), torch.arange(7) % 5
+    expected = net(x).detach(), net.eval()(x).detach(), net[1].loss(net[0](x), y).detach(), net[1].noise_rate
+    to = {"execution_device": torch.device("cpu"), "offload_buffers": True}
+    if place == "memory":
+        accelerate.cpu_offload(net, **to)
+    else:
+        accelerate.disk_offload(net, tmp_path, **to)
+    assert all(parameter.is_meta for parameter in net.parameters())
+    torch.testing.assert_close(net.train()(x), expected[0])
+    torch.testing.assert_close(net.eval()(x), expected[1])
+    torch.testing.assert_close(net[1].loss(net[0](x), y), expected[2])
+    assert net[1].noise_rate == pytest.approx(expected[3])
+    torch.testing.assert_close(net[1].link(torch.zeros(2, 4)).exp().sum(-1), torch.ones(2))
+    assert all(parameter.is_meta for parameter in net.parameters())
+    with pytest.raises(ValueError, match=r"z must have shape \(\.\.\., 4\)"):
+        net[1].link(torch.zeros(2, 3))
+    assert all(parameter.is_meta for parameter in net.parameters())
+
+
 def test_skorch_takes_a_head_for_a_network_with_logits():
     skorch = pytest.importorskip("skorch")
     x, y = features(60).numpy(), np.arange(60) % 5

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from legendretron._internal.offloading import bring_tensors
 from legendretron._internal.process_groups import n_ranks
 from legendretron._internal.start import set_start
 from legendretron._internal.tensor_cache import TensorCache
@@ -321,8 +322,11 @@ class Link(nn.Module, ABC):
     # --- for users, with any leading axes ---
 
     def _rows(self, name: str, value: Tensor, size: int) -> Tensor:
+        return self._rows_like(name, value, size, self._first_tensor())
+
+    def _rows_like(self, name: str, value: Tensor, size: int, first: Tensor | None) -> Tensor:
         check_last_axis(name, value, size, self.run_shape)
-        value = check_precision(name, value, self._first_tensor())
+        value = check_precision(name, value, first)
         return value if value.dim() == len(self.run_shape) + 2 else value.reshape(*self.run_shape, -1, size)
 
     def _first_tensor(self) -> Tensor | None:
@@ -355,8 +359,15 @@ class Link(nn.Module, ABC):
             Function that computes log-probabilities of rows in place of the link's own maps:
             :func:`legendretron.accelerate.log_proba.log_proba`, which is faster for the links of this library.
         """
+        first = self._first_tensor()
+        if first is not None and first.is_meta:
+            with bring_tensors(self):
+                return self._forward(z, all_classes, by, self._first_tensor())
+        return self._forward(z, all_classes, by, first)
+
+    def _forward(self, z: Tensor, all_classes: bool, by: LogProba | None, first: Tensor | None) -> Tensor:
         name, size = ("logits", self.n_classes) if all_classes else ("z", self.n_classes - 1)
-        rows = self._rows(name, z, size)
+        rows = self._rows_like(name, z, size, first)
         with full_precision(rows):
             if all_classes:
                 rows = self._without_masks(rows)

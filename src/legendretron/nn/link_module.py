@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from legendretron._internal.offloading import bring_tensors
 from legendretron._internal.process_groups import holds_shards, is_fully_sharded
 from legendretron._internal.validation import check_integer, check_labels, full_precision
 from legendretron.links import LabelNoise, Link, NoisyLink, SymmetricNoise, TransitionNoise, make_link
@@ -59,7 +60,7 @@ def observe(noise: LabelNoise | None, log_p: Tensor) -> Tensor:
     """Log-probabilities of observed labels from those of true ones, ``(..., C) -> (..., C)``; the same without noise."""
     if noise is None:
         return log_p
-    with full_precision(log_p):
+    with bring_tensors(noise), full_precision(log_p):
         # no view where there are rows already: FSDP warns about views
         return noise.log_observed(log_p) if log_p.dim() > 1 else noise.log_observed(log_p.unsqueeze(0)).squeeze(0)
 
@@ -179,7 +180,7 @@ class LinkModule(nn.Module, ABC):
         def quality(x: Tensor) -> Tensor:
             log_p = self._log_true(x)
             own = check_labels("labels", labels, self.n_classes, tuple(log_p.shape[:-1]))
-            with full_precision(log_p):
+            with bring_tensors(noise), full_precision(log_p):
                 return noise.log_right(log_p.reshape(-1, self.n_classes), own.reshape(-1)).exp()
 
         return self._compute(quality, x).reshape(labels.shape)  # afterwards: FSDP warns about views
@@ -202,7 +203,8 @@ class LinkModule(nn.Module, ABC):
         if self.noise is None:
             return 0.0
         if isinstance(self.noise, SymmetricNoise):
-            return wrong_share(float(self.noise.rate().detach()), self.n_classes)
+            with bring_tensors(self.noise):
+                return wrong_share(float(self.noise.rate().detach()), self.n_classes)
         return 1.0 - float(self.noise_matrix.diagonal().mean())
 
     @property
@@ -210,7 +212,8 @@ class LinkModule(nn.Module, ABC):
         """Probabilities of observed labels, ``(C, C)``, a row for each true class; the identity without ``label_noise``."""
         if self.noise is None:
             return torch.eye(self.n_classes)
-        return self.noise.matrix().detach()
+        with bring_tensors(self.noise):
+            return self.noise.matrix().detach()
 
 
 def init_weights(module: nn.Module) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from itertools import chain
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -59,6 +60,17 @@ class Potential(nn.Module, ABC):
             raise NotImplementedError(
                 f"{type(self).__name__} has parameters or buffers: it must define reset_parameters."
             )
+
+    #: Parameters in the order of compiled functions; none if there are no such functions.
+    tensor_names: ClassVar[tuple[str, ...]] = ()
+
+    def _tensors(self) -> list[Tensor]:
+        """Parameters in the order of their names, as they are now."""
+        registered = self._parameters
+        try:  # much quicker than getattr, and called in every step
+            return [registered[name] for name in self.tensor_names]  # type: ignore[misc]
+        except KeyError:  # a frozen link has buffers, and other libraries replace parameters by tensors
+            return [getattr(self, name) for name in self.tensor_names]
 
     # --- what subclasses write, on rows (*run_shape, n, K) ---
 

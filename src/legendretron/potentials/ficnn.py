@@ -185,16 +185,7 @@ class FICNN(Potential):
         """Return the tensors of the ridge form for the present parameters, in float32 at least."""
         return self._ridge_of(self._tensors())
 
-    #: Parameters in the order of compiled functions.
     tensor_names: ClassVar[tuple[str, ...]] = ("weight", "bias", "raw_mixing", "raw_alpha", "raw_gamma")
-
-    def _tensors(self) -> list[Tensor]:
-        """All parameters, in the order of their names."""
-        registered = self._parameters
-        try:  # much quicker than getattr, and called in every step
-            return [registered[name] for name in self.tensor_names]  # type: ignore[misc]
-        except KeyError:  # other libraries replace parameters by tensors
-            return [getattr(self, name) for name in self.tensor_names]
 
     def _ridge_of(self, tensors: Sequence[Tensor]) -> Ridge:
         """The ridge form of such tensors."""

@@ -145,9 +145,7 @@ class NestedLogSumExp(Potential):
         gate = beta / mu * torch.logsumexp(logits, dim=-1) + bias.unsqueeze(-2)
         return _Nests(mu, beta, top, gate, torch.log_softmax(gate, dim=-1), torch.log_softmax(logits, dim=-1))
 
-    def _tensors(self) -> list[Tensor]:
-        """All parameters, in the order in which fused links take them."""
-        return [self.log_mu, self.log_beta, self.offsets, self.reference_offset, self.gate_bias]
+    tensor_names = ("log_mu", "log_beta", "offsets", "reference_offset", "gate_bias")
 
     def _all_offsets(self) -> Tensor:
         """``c`` of all ``C`` classes, (*runs, 1, M, C)."""
