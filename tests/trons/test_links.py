@@ -29,9 +29,9 @@ def test_the_potential_follows_the_state():
         again = TrigonometricLink((-3.0, 1.0), second.coefficients.numpy() * scale, "sine")
         assert torch.allclose(first.potential(z), again.potential(z), rtol=1e-12)
         del state
-    table = first._quadrature_cache._value
+    table = first._quadrature_cache._kept.value
     first.potential(2 * z)
-    assert first._quadrature_cache._value is table
+    assert first._quadrature_cache._kept.value is table
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs two devices")
