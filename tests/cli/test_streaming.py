@@ -146,7 +146,7 @@ def test_text_that_is_not_utf8_is_read_as_in_memory(run, tmp_path):
     words = ["fit", tmp_path / "t.csv", "-t", "y", "-o", tmp_path / "model", "--model", "logistic", "--alpha", 0.01]
     ran, streamed = run(*words, "--json"), run(*words, "--stream", "--json")
     for other in (ran, streamed):
-        assert other.err.count("is not UTF-8 text (byte 0xe9) and was read as Windows-1252") == 1
+        assert other.err.count("is not UTF-8 text (byte 0xe9 in line 2) and was read as Windows-1252") == 1
     assert ran.json["columns"] == streamed.json["columns"]
     assert ran.json["read_as"] == streamed.json["read_as"]
     assert "is not text in utf-8" in run(*words, "--stream", "--encoding", "utf-8", code=1).error
@@ -156,6 +156,17 @@ def test_text_that_is_not_utf8_is_read_as_in_memory(run, tmp_path):
         assert ran.json == streamed.json
         assert streamed.err == ran.err
         assert ran.err.count("was read as Windows-1252") == 1
+
+
+@pytest.mark.parametrize("text", [True, False], ids=["with text", "numbers only"])
+def test_utf8_with_a_bad_byte_is_refused_as_in_memory(run, tmp_path, text):
+    rows = 9000 * (f"1,{'r' if text else 2},Zürich\n2,{'g' if text else 3},Bern\n").encode()
+    (tmp_path / "t.csv").write_bytes(b"a,b,y\n" + rows + b"1,3,\xff\n" + rows)
+    errors = [run(*quick_fit(tmp_path, *more), code=1).error for more in ([], ["--stream"])]
+    assert "t.csv' is UTF-8 text up to line 18002, which holds the byte 0xff; repair that line" in errors[0]
+    assert "--encoding cp1252" in errors[0]
+    assert errors[1] == errors[0]
+    assert not (tmp_path / "m").exists()
 
 
 @pytest.fixture

@@ -63,7 +63,8 @@ def _reading(path: Path, kind: str) -> Iterator[None]:
     except (arrow.ArrowInvalid, arrow.ArrowNotImplementedError, zipfile.BadZipFile, KeyError) as error:
         raise ValueError(f"{str(path)!r} is damaged or not {TYPED[kind]}: {error}") from error
     except ValueError as error:
-        if kind == "jsonl" and type(error) is ValueError and repr(str(path)) not in str(error):  # pandas' own
+        own = type(error) in (ValueError, UnicodeDecodeError)
+        if kind == "jsonl" and own and repr(str(path)) not in str(error):  # pandas' own
             raise ValueError(f"{str(path)!r} is not JSON with an object in each line: {error}.") from error
         raise
 

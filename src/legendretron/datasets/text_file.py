@@ -34,16 +34,6 @@ _END = "\x1e end \x1f"  # a line after the last one, which is a record of its ow
 _FALLBACK = "cp1252"
 
 
-class _OtherEncodingError(ValueError):
-    """Text is not in the encoding that was supposed; ``byte`` says where it is not, for a message."""
-
-    def __init__(self, path: Path, byte: str, encoding: str) -> None:
-        super().__init__(
-            f"{str(path)!r} is not text in {encoding}{byte}; give its encoding, such as {spell('encoding', 'latin1')}."
-        )
-        self.byte = byte
-
-
 def _find_encoding(path: Path, start: bytes) -> str:
     """The encoding of a file that begins so: UTF-16 by its byte order mark, UTF-8, or else Windows-1252, with a warning."""
     if start.startswith((b"\xff\xfe", b"\xfe\xff")):
@@ -53,29 +43,58 @@ def _find_encoding(path: Path, start: bytes) -> str:
     except UnicodeDecodeError as error:
         if b"\0" in start:  # no text
             return "utf-8"
-        byte = _describe_byte(error)
         try:
             start.decode(_FALLBACK)
         except UnicodeDecodeError as other:
             raise ValueError(
-                f"{str(path)!r} is not UTF-8 text{byte}, nor Windows-1252; convert it, or give its encoding, as "
-                f"{spell('encoding', 'latin1')}."
+                f"{str(path)!r} is not UTF-8 text{_describe_byte(error)}, nor Windows-1252; convert it, or give its "
+                f"encoding, as {spell('encoding', 'latin1')}."
             ) from other
-        _warn_of_fallback(path, byte)
+        _fall_back(path, io.BytesIO(start))
         return _FALLBACK
     return "utf-8"
+
+
+def _wrong_encoding(path: Path, error: UnicodeError, form: TextForm) -> ValueError:
+    return ValueError(
+        f"{str(path)!r} is not text in {form.encoding}{_describe_byte(error)}; give its encoding, such as "
+        f"{spell('encoding', 'latin1')}."
+    )
 
 
 def _describe_byte(error: UnicodeError) -> str:
     return f" (byte 0x{error.object[error.start]:02x})" if isinstance(error, UnicodeDecodeError) else ""
 
 
-def _warn_of_fallback(path: Path, byte: str) -> None:
+def _fall_back(path: Path, file: Any) -> None:
+    """Warn that a file that is not UTF-8 is read as Windows-1252, after a check that this is one encoding for all of it.
+
+    It is if there are only letters of ASCII, which are the same in both, before the first byte that is not UTF-8.
+    Otherwise the file is UTF-8 and damaged, which is a ``ValueError``: in Windows-1252 its other letters would be wrong.
+    """
+    line, byte, ascii_only = _find_bad_byte(file)
+    if not ascii_only:
+        raise ValueError(
+            f"{str(path)!r} is UTF-8 text up to line {line}, which holds the byte 0x{byte:02x}; repair that line, or give "
+            f"the encoding of the file, such as {spell('encoding', _FALLBACK)}."
+        )
     warnings.warn(
-        f"{str(path)!r} is not UTF-8 text{byte} and was read as Windows-1252; give {spell('encoding', 'utf-8')} to refuse "
-        "it, or another encoding if letters look wrong.",
+        f"{str(path)!r} is not UTF-8 text (byte 0x{byte:02x} in line {line}) and was read as Windows-1252; give "
+        f"{spell('encoding', 'utf-8')} to refuse it, or another encoding if letters look wrong.",
         stacklevel=3,
     )
+
+
+def _find_bad_byte(file: Any) -> tuple[int, int, bool]:
+    """The line of the first byte that is not UTF-8, from 1, the byte, and whether all letters before it are ASCII."""
+    ascii_only = True
+    # bytes that are not UTF-8 become characters that no text holds
+    with io.TextIOWrapper(file, "utf-8", errors="surrogateescape", newline="") as lines:
+        for number, line in enumerate(lines, start=1):
+            if (found := re.search("[\udc80-\udcff]", line)) is not None:
+                return number, ord(found[0]) - 0xDC00, ascii_only and line[: found.start()].isascii()
+            ascii_only = ascii_only and line.isascii()
+    raise ValueError("all bytes are UTF-8.")
 
 
 @dataclass
@@ -106,10 +125,13 @@ class TextFile:
             raise ValueError(f"{str(path)!r} holds binary data, not text; is it another format, or UTF-16?")
         lines = list(io.StringIO(start.decode(encoding, errors="replace").lstrip("\ufeff"), newline=""))
         form = find_form(lines, kind, encoding, given)
-        with _reading(path, form):
+        with _reading(path):
             header: list[str] = next((row for row in _parse(lines, form) if not _is_blank(row)), [])
-            if any("\ufffd" in name for name in header):
-                start[:-4].decode(form.encoding)  # raises if a name is in another encoding
+        if any("\ufffd" in name for name in header):
+            try:
+                start[:-4].decode(form.encoding)
+            except UnicodeError as error:
+                raise _wrong_encoding(path, error, form) from error
         names = [name.strip() for name in header]
         check_names(repr(str(path)), names)
         longest = max(len(line) for line in lines)
@@ -133,7 +155,7 @@ class TextFile:
         """Read the rows as record batches, one after the other.
 
         Texts are those that stand in the file. Lines with too few fields have empty ones at their end; those with too many
-        are an error. Text that turns out not to be UTF-8, if no encoding was given, is Windows-1252 from there on.
+        are an error. For text that turns out not to be UTF-8, if no encoding was given, see :func:`_fall_back`.
         """
         wanted = list(self.names if columns is None else columns)
 
@@ -162,20 +184,24 @@ class TextFile:
                         done += new.num_rows
                         yield new
                 return
-            except (arrow.ArrowException, UnicodeError):
+            except arrow.ArrowException:
                 continue  # a field or a line that pyarrow refuses: more slowly from there on
-            except _OtherEncodingError as error:
+            except UnicodeError as error:
                 if not self.guessed or self.form.encoding != "utf-8":
-                    raise
-                _warn_of_fallback(self.path, error.byte)
+                    raise _wrong_encoding(self.path, error, self.form) from error
+                with open_compressed(self.path) as file:
+                    _fall_back(self.path, file)
                 self.form = self.form._replace(encoding=_FALLBACK)
-                ways = list_ways()
+                ways = list_ways()  # what has been read is the same in both
 
     def _by_arrow(
         self, wanted: list[str], numbers: Collection[str], missing: Collection[str], *, quotes: bool = True
     ) -> Iterator[Any]:
         reading = import_extra("pyarrow.csv", "reading text", "tables")
-        with open_compressed(self.path) as file, _lend(_CountedQuotes(file, self.form.sep, quotes)) as (counted, lend):
+        with (
+            open_compressed(self.path) as file,
+            _lend(_CountedQuotes(self._checked(file), self.form.sep, quotes)) as (counted, lend),
+        ):
             batch = None
             for batch in reading.open_csv(
                 lend(),
@@ -202,6 +228,10 @@ class TextFile:
             if counted.number % 2 or lines:  # perhaps one that is not closed: its field goes on to the end of the file
                 raise arrow.ArrowInvalid("quotation marks")
 
+    def _checked(self, file: Any) -> Any:
+        """The file, whose letters are checked while it is read; for other encodings than UTF-8 pyarrow does so."""
+        return _Utf8(file) if codecs.lookup(self.form.encoding).name == "utf-8" else file
+
     def _by_csv(self, wanted: list[str], bad_lines: dict[int, str] | None) -> Iterator[Any]:
         places, width = [self.names.index(name) for name in wanted], len(self.names)
 
@@ -210,7 +240,7 @@ class TextFile:
             return arrow.RecordBatch.from_arrays([arrow.array(column, arrow.string()) for column in columns], wanted)
 
         rows: list[list[str]] = []
-        with _reading(self.path, self.form), open_compressed(self.path) as file:
+        with _reading(self.path), open_compressed(self.path) as file:
             records = _records(file, self.form)
             next(records, None)
             for line, fields in records:
@@ -229,6 +259,18 @@ class TextFile:
                     rows = []
         if rows:
             yield batch(rows)
+
+
+class _Utf8:
+    """A file in which a byte that is not UTF-8 is an error while it is read, also in a column that is not wanted."""
+
+    def __init__(self, file: Any) -> None:
+        self._file, self._decode = file, codecs.getincrementaldecoder("utf-8")().decode
+
+    def read(self, size: int = -1) -> bytes:
+        piece: bytes = self._file.read(size)
+        self._decode(piece, not piece)
+        return piece
 
 
 class _Lent:
@@ -352,12 +394,10 @@ def lines_of_rows(path: Path, rows: Collection[int], form: TextForm) -> dict[int
 
 
 @contextmanager
-def _reading(path: Path, form: TextForm) -> Iterator[None]:
-    """Inside the block, errors in reading a text file become a ``ValueError`` that names it."""
+def _reading(path: Path) -> Iterator[None]:
+    """Inside the block, errors in the form of a text file become a ``ValueError`` that names it."""
     try:
         yield
-    except UnicodeError as error:
-        raise _OtherEncodingError(path, _describe_byte(error), form.encoding) from error
     except csv.Error as error:
         raise ValueError(f"{str(path)!r} is not a regular table: {error}.") from error
 
