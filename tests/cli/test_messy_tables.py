@@ -158,6 +158,35 @@ def test_labels_that_differ_by_case(run, tmp_path, stream, text):
 
 
 @STREAM
+@pytest.mark.parametrize(("column", "word"), [("since", "31/02/2023"), ("since", "unknown"), ("age", "?")])
+def test_a_stray_text_among_numbers_or_dates(run, tmp_path, stream, column, word):
+    """The error says where it is, and its advice works."""
+    frame = customers().assign(
+        since=(pd.Timestamp("2023-01-01") + pd.to_timedelta(np.arange(N), "D")).strftime("%d/%m/%Y")
+    )
+    frame[column] = frame[column].astype(object)
+    frame.loc[3, column] = word
+    data = write(frame, tmp_path / "t.csv")
+    error = fit(run, tmp_path, data, *stream, code=1).error
+    what = "dates" if column == "since" else "numbers"
+    assert error.startswith(f"'{data}', line 5: column '{column}' holds {what}, and the")
+    assert f"and the text '{word}' (1); if that stands for a missing value, read the file with --na" in error
+    found = fit(run, tmp_path, data, "--na", word, *stream).json
+    kinds = {column["name"]: (column["kind"], column["missing"]) for column in found["columns"]}
+    assert kinds["age"] == ("number", int(column == "age"))
+    assert kinds["since"] == ("day-first date", int(column == "since"))
+
+
+@STREAM
+@pytest.mark.parametrize("text", [True, False], ids=["with text", "numbers only"])
+def test_dates_written_as_numbers_are_named(run, tmp_path, stream, text):
+    frame = customers() if text else customers().drop(columns="city")
+    days = (pd.Timestamp("2023-01-01") + pd.to_timedelta(np.arange(N), "D")).strftime("%Y%m%d").astype(int)
+    ran = fit(run, tmp_path, write(frame.assign(since=days), tmp_path / "t.csv"), *stream)
+    assert ran.err.count("column 'since' seems to hold dates written as numbers, such as 20230101, and is used as") == 1
+
+
+@STREAM
 @pytest.mark.parametrize("text", [True, False], ids=["with text", "numbers only"])
 def test_thousands_with_points(run, tmp_path, stream, text):
     """What the advice says works, here and for predictions."""

@@ -186,8 +186,9 @@ def test_missing_values(run, tmp_path):
 
 
 @pytest.mark.parametrize(("content", "message"), [
-    ("a,y\n" + "".join(f"{i},u\n" for i in range(12)) + "?,v\n", "t.csv': column 'a' holds numbers, and the text '?' (1); "
-     "if that stands for a missing value, read the file with --na '?'; if the numbers are names, give --categorical a."),
+    ("a,y\n" + "".join(f"{i},u\n" for i in range(12)) + "?,v\n", "t.csv', line 14: column 'a' holds numbers, and the text "
+     "'?' (1); if that stands for a missing value, read the file with --na '?'; "
+     "if the numbers are names, give --categorical a."),
     ('a,y\n"1,5",u\n"2,5",v\n', "numbers written as '1,5'; read the file with --decimal ',', or give --categorical a"),
     ("a,b,y\n,1,u\n,2,v\n", None),
     ("a,y\n,u\n,v\n", "there is no column to learn from: 'a' (no values)"),
@@ -242,7 +243,7 @@ def test_leading_zeros_are_categories(run, tmp_path, stream):
     ran = run(*words)
     (warning,) = ran.err.splitlines()
     assert "column 'zip' holds numbers with leading zeros, such as '00136', and is treated as categories" in warning
-    assert "--categorical zip spares you this remark; --numeric zip makes them numbers." in warning
+    assert "--categorical zip turns this remark off; --numeric zip makes them numbers." in warning
     names = legendretron.load(tmp_path / "m").encoder_.get_feature_names_out().tolist()
     assert names == ["zip=00136", "zip=80331", "zip is missing", "a"]
     got = run("predict", tmp_path / "m", tmp_path / "t.csv", "--json").json

@@ -258,17 +258,62 @@ def test_forged_encoders(change, message):
         TableEncoder.from_state(saved)
 
 
-@pytest.mark.parametrize("days", [
-    ["5/31/24", "2024-06-01"], ["31-May-2024", "2 June 2024"], ["31.05.2024", "31.06.2024"], ["31.05.2024", "05/31/2024"],
+@pytest.mark.parametrize(("days", "named"), [
+    (["5/31/24", "2024-06-01"], "5/31/24"),
+    (["31-May-2024", "2 June 2024"], "31-May-2024"),
+    (["31.05.2024", "31.06.2024"], "31.06.2024"),
+    (["31.05.2024", "05/31/2024"], "05/31/2024"),
+    ([*(f"2024-06-{day}" for day in range(10, 26)), *(f"2024-06-{day}" for day in range(31, 35))], "2024-06-31"),
 ])  # fmt: skip
-def test_dates_of_another_form_are_named(days):
+def test_dates_of_another_form_are_named(days, named):
     table = pd.DataFrame({"day": days * 3})
-    with pytest.warns(
-        UserWarning, match="column 'day' seems to hold dates, such as .*, but only those written as 2024-05-31"
-    ):
+    with pytest.warns(UserWarning, match=f"column 'day' seems to hold dates, but '{named}' is not read as one"):
         encoder = TableEncoder().fit(table)
     assert encoder.columns_[0].kind == "categories"
     assert TableEncoder(categorical=["day"]).fit(table).notes_ == []
+
+
+@pytest.mark.parametrize("part", [24, 7])
+@pytest.mark.parametrize(("days", "word"), [
+    ([f"{day}/02/2023" for day in range(10, 32)], "29/02/2023"),
+    ([f"2023-03-{day}" for day in range(10, 32)] + ["unknown"], "unknown"),
+    ([f"2023-03-{day}" for day in range(10, 32)] + ["0000-00-00"], "0000-00-00"),
+    ([f"{day}.03.2023 12:00" for day in range(10, 32)] + ["03/13/2023"], "03/13/2023"),
+])  # fmt: skip
+def test_a_stray_text_among_dates(days, word, part):
+    """It would make categories of all of them; as among numbers, it is an error, in whichever rows it stands."""
+    for order in (days, days[::-1]):
+        encoder = TableEncoder()
+        for start in range(0, len(order), part):
+            encoder.partial_fit(pd.DataFrame({"day": order[start : start + part], "a": 1.0}))
+        with pytest.raises(
+            ValueError, match=rf"'day' holds dates, and the text .*'{word}' \(1\).*; if that stands for"
+        ) as e:
+            encoder.columns_  # noqa: B018
+        assert "na_values=" in str(e.value)
+    kept = TableEncoder(categorical=["day"]).fit(pd.DataFrame({"day": days}))
+    assert kept.columns_[0].kind == "categories"
+    some = pd.DataFrame({"day": days}).assign(a=1.0).replace(["29/02/2023", "30/02/2023", "31/02/2023", word], None)
+    column = TableEncoder().fit(some).columns_[0]
+    assert column.is_date
+    assert column.gaps in (1, 3)
+
+
+@pytest.mark.parametrize("part", [30, 7])
+@pytest.mark.parametrize(("change", "said"), [
+    ({}, True), ({0: np.nan}, True), ({5: 20230230}, False), ({5: 20231301}, False), ({5: 20230101.5}, False),
+    ({5: 18990101}, False), (dict.fromkeys(range(25), 20230101), False),
+])  # fmt: skip
+def test_dates_written_as_numbers_are_named(change, said, part):
+    days = pd.Series(20240201.0 + np.arange(30) % 29)  # a leap year
+    days[list(change)] = list(change.values())
+    encoder = TableEncoder()
+    for start in range(0, 30, part):
+        encoder.partial_fit(pd.DataFrame({"day": days[start : start + part]}))
+    assert encoder.columns_[0].kind == "number"
+    notes = [note for note in encoder.notes_ if "'day' seems to hold dates written as numbers, such as 202" in note]
+    assert len(notes) == said
+    assert not said or "Write them as 2024-02-01 to use them as dates." in notes[0]
 
 
 @pytest.mark.parametrize(("days", "kind", "iso"), [

@@ -320,7 +320,7 @@ def _encode(table: Table, categorical: list[str], max_categories: int) -> tuple[
     check_named("--categorical", categorical, table)
     check_finite(table)
     encoder = TableEncoder(categorical=categorical, max_categories=max_categories)
-    with naming_data(table.path):
+    with naming_data([table.path], lambda: [table]):
         encoder.set_output(transform="pandas").fit(table.X)
     return dataclasses.replace(table, X=encoder.transform(table.X)), encoder
 

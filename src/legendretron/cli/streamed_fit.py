@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import nullcontext, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,6 +30,7 @@ from legendretron.datasets.text_form import TextForm
 from legendretron.estimators.base import LinearLinkClassifier
 from legendretron.estimators.stream_fit import SAMPLE_ROWS
 from legendretron.preprocessing import TableEncoder
+from legendretron.preprocessing.statistics import StrayTextError
 from legendretron.streaming import Batch, BlockSource, Source, scan
 from legendretron.streaming.source import ROWS_OF_A_FILE, CompleteRows, RowCheck, read_ahead
 
@@ -46,23 +47,28 @@ class EncodedSource(BlockSource):
         self._parts, self._target, self._options, self.encoder = parts, target, options, encoder
         self._skips, self.n_blocks = skip_bad_rows > 0, len(parts.files)
         self.left_out, self.forms = LeftOut(), dict[Path, TextForm | None]()
-        for path in parts.files:
-            for table in self._tables(path, {}):
-                self.forms[path] = table.form
-                self.left_out.add(table)
-                if table.X.shape[0] == 0:
-                    continue
-                try:
-                    check_finite(table)
-                    encoder.partial_fit(table.X)
-                except ValueError as error:
-                    if repr(str(path)) in str(error):
-                        raise
-                    _, words = without_faults(table.X, None, options.get("numbers", ()), table.form)
-                    where = f", {table.place_of(min(words))}" if words else ""
-                    raise ValueError(f"{str(path)!r}{where}: {error}") from error
-        with naming_data(parts.files[0]):
+        with naming_data(parts.files, lambda: (table for path in parts.files for table in self._tables(path, {}))):
+            for path in parts.files:
+                for table in self._tables(path, {}):
+                    self.forms[path] = table.form
+                    self.left_out.add(table)
+                    if table.X.shape[0]:
+                        self._learn(table, options.get("numbers", ()))
             self.feature_names = tuple(encoder.get_feature_names_out())
+
+    def _learn(self, table: Table, numbers: Sequence[str]) -> None:
+        """Fit the encoder to the rows of a table; columns of ``numbers`` should hold nothing else."""
+        try:
+            check_finite(table)
+            self.encoder.partial_fit(table.X)
+        except StrayTextError:  # may be in rows before these
+            raise
+        except ValueError as error:
+            if repr(str(table.path)) in str(error):
+                raise
+            _, words = without_faults(table.X, None, numbers, table.form)
+            where = f", {table.place_of(min(words))}" if words else ""
+            raise ValueError(f"{str(table.path)!r}{where}: {error}") from error
 
     def _tables(self, path: Path, faults: dict[int, str]) -> Iterator[Table]:
         one_file = TableParts((path,), self._parts.format)
@@ -110,7 +116,7 @@ def fit_in_batches(
         )  # fmt: skip
     if options.label_noise is not None:
         set_noise(scan(source, skip_bad_rows=skip_bad_rows).classes)
-    with naming_data(parts.files[0]) if len(parts.files) == 1 else nullcontext():
+    with naming_data(parts.files):
         estimator.fit_stream(source, skip_bad_rows=skip_bad_rows)
     estimator.set_params(verbose=0)  # the progress bar is not saved with the model
     skipped = estimator.n_skipped_rows_

@@ -35,6 +35,26 @@ def look_like_other_dates(texts: list[str]) -> bool:
     return sum(_OTHER_DATE.fullmatch(text) is not None for text in texts) >= _MOST_ARE * len(texts)
 
 
+def find_dates(texts: list[str]) -> tuple[str, np.ndarray]:
+    """Return the one of ``DATE_KINDS`` in which most texts are dates, and which of them are."""
+    are_dates = {kind: np.isfinite(dates_of(texts, kind)) for kind in DATE_KINDS}
+    best = max(DATE_KINDS, key=lambda kind: are_dates[kind].sum())  # the first of those that are equally good
+    return best, are_dates[best]
+
+
+def are_day_numbers(numbers: np.ndarray) -> bool:
+    """Whether all numbers are days from 1900 to 2100 as year, month and day, such as 20240531."""
+    if not len(numbers) or numbers.min() < 19000101 or numbers.max() > 21001231 or (numbers % 1.0).any():
+        return False
+    years, rest = np.divmod(numbers.astype(np.int64), 10_000)
+    months, days = np.divmod(rest, 100)
+    if months.min() < 1 or months.max() > 12 or days.min() < 1:
+        return False
+    first = (12 * (years - 1970) + months - 1).astype("datetime64[M]")
+    lengths = ((first + 1).astype("datetime64[D]") - first.astype("datetime64[D]")).astype(np.int64)
+    return bool((days <= lengths).all())
+
+
 def may_be_either(text: str) -> bool:
     """Whether the form of a date does not tell if the day or the month comes first; with points it is always the day."""
     found = _YEAR_LAST.fullmatch(text)
