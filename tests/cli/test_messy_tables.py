@@ -1,5 +1,7 @@
 """Twelve kinds of messy table, as people have them, from the command line: what is read, what is said, what is refused."""
 
+from decimal import Decimal
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -227,6 +229,43 @@ def test_decimal_commas_in_text_of_typed_files(run, tmp_path, stream, end):
     assert found["log_loss"] == pytest.approx(expected["log_loss"], rel=1e-9)
     assert scores["log_loss"] == pytest.approx(expected["log_loss"], rel=1e-9)
     assert "'--decimal'" in fit(run, tmp_path, data, *stream, "--decimal", ";", code=2).error
+
+
+@STREAM
+@FORMATS
+@pytest.mark.parametrize("decimal", [False, True])
+def test_codes_that_are_too_long_for_numbers(run, tmp_path, stream, end, decimal):
+    frame, classes = customers().drop(columns="city"), ["Maybe", "No", "Yes"]
+    codes, ids = [2**60 + classes.index(answer) for answer in frame["answer"]], 2**60 + np.arange(N)
+    if decimal and end in ("parquet", "feather"):
+        codes, ids = [Decimal(code) for code in codes], [Decimal(int(number)) for number in ids]
+    elif decimal:
+        pytest.skip("there are no decimals in text")
+    data = write(frame.assign(code=codes, id=ids), tmp_path / f"t.{end}")
+    ran = fit(run, tmp_path, data, *stream)
+    kinds = {column["name"]: column["kind"] for column in ran.json["columns"]}
+    assert kinds == {"age": "number", "code": "categories", "id": "identifier"}
+    assert (
+        "column 'code' holds numbers too long to be told apart in double precision, such as '1152921504606846"
+        in ran.err
+    )
+    words = ["evaluate", tmp_path / "model", data, "-t", "answer", "--json", *stream]
+    assert run(*words).json["log_loss"] == pytest.approx(ran.json["log_loss"], rel=1e-9)
+    found = fit(run, tmp_path, data, "--numeric", "code", "--drop", "id", *stream).json
+    assert found["features"] == 2
+
+
+@STREAM
+@pytest.mark.parametrize("end", ["csv", "parquet", "jsonl"])
+def test_leading_zeros_in_rows_that_are_kept(run, tmp_path, stream, end):
+    """Rows that are left out do not turn codes into numbers; on demand they are numbers in each format."""
+    frame = customers().drop(columns="city").assign(zip=["007", "008", "012"] * (N // 3))
+    frame.loc[3, "answer"] = None
+    data = write(frame, tmp_path / f"t.{end}")
+    for more, kinds in (([], {"age": "number", "zip": "categories"}), (["--numeric", "zip"], None)):
+        found = fit(run, tmp_path, data, "--missing-labels", "drop", *more, *stream).json
+        assert found["features"] == (4 if kinds else 2)
+        assert kinds in (None, {column["name"]: column["kind"] for column in found["columns"] or ()})
 
 
 @STREAM

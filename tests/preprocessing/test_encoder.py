@@ -214,6 +214,30 @@ def test_numbers_with_leading_zeros():
     assert TableEncoder(categorical=["zip"]).fit(table).notes_ == []
 
 
+@pytest.mark.parametrize("part", [40, 13])
+@pytest.mark.parametrize("first", [2**60, 10**22])
+@pytest.mark.parametrize("kind", [int, str])
+def test_whole_numbers_that_double_precision_cannot_tell_apart(kind, first, part):
+    """As numbers, codes would all be the same, and so would identifiers; those of a part need not tell."""
+    ids, codes = [kind(first + row) for row in range(40)], [kind(first + row % 3) for row in range(40)]
+    table = pd.DataFrame({"id": ids, "code": codes, "a": np.arange(40) % 7})
+    encoder = TableEncoder()
+    for start in range(0, 40, part):
+        encoder.partial_fit(table[start : start + part].infer_objects())
+    assert [column.kind for column in encoder.columns_] == ["identifier", "categories", "number"]
+    assert encoder.columns_[1].categories == tuple(str(first + code) for code in range(3))
+    assert encoder.transform(table)[:4, :3].tolist() == [[1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 0, 0]]
+    said = rf"'code' holds numbers too long to be told apart in .*, such as '{first}', .*astype\(\{{'code': float\}}\)"
+    with pytest.warns(UserWarning, match="'id' is left out"), pytest.warns(UserWarning, match=said):
+        TableEncoder().fit(table)
+
+
+@pytest.mark.parametrize("numbers", [2**60 + 10**9 * np.arange(40), np.repeat(2**60, 40), 2.0**60 + np.arange(40)])
+def test_long_numbers_that_stay_different_are_numbers(numbers):
+    """Such as nanoseconds since 1970; fractions have no more digits than double precision."""
+    assert TableEncoder().fit(pd.DataFrame({"a": numbers})).columns_[0].kind == "number"
+
+
 def test_names_are_distinct():
     table = pd.DataFrame({"a": list("xxyyzw") + ["(other)"] * 3, "a=x": range(9)})
     names = TableEncoder(max_categories=4).fit(table).get_feature_names_out().tolist()

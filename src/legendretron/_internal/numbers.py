@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -34,6 +34,26 @@ def _pattern(decimal: str, thousands: str | None) -> re.Pattern[str]:
     grouped = f"[0-9]{{1,3}}(?:[{re.escape(THOUSANDS[thousands])}][0-9]{{3}})+|" if thousands else ""
     mark = re.escape(decimal)
     return re.compile(f"[+-]?(?:(?:{grouped}[0-9]+)(?:{mark}[0-9]*)?|{mark}[0-9]+)(?:[eE][+-]?[0-9]+)?")
+
+
+#: Up to here a double holds every integer.
+EXACT = 2.0**53
+#: Least share of different whole numbers that must stay different in double precision.
+_DIFFERENT = 0.9
+
+
+def lose_digits(whole_numbers: Iterable[Any]) -> bool:
+    """Whether different whole numbers, or texts of such, are so long that many are the same in double precision.
+
+    Then they are names, as those of orders, rather than amounts.
+
+    Examples
+    --------
+    >>> lose_digits([10**22, 10**22 + 1]), lose_digits(["10000000000000000000000", "20000000000000000000000"])
+    (True, False)
+    """
+    different = set(whole_numbers)
+    return len({float(number) for number in different}) < _DIFFERENT * len(different)
 
 
 class Marks(NamedTuple):

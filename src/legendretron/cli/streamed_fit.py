@@ -16,6 +16,7 @@ from legendretron.cli.models import LeftOut
 from legendretron.cli.summaries import FitScores, check_named, naming_data, warn_of_similar_labels
 from legendretron.cli.terminal import Terminal
 from legendretron.datasets.streams import bad_rows, batch_of, keep_rows, open_source, text_files
+from legendretron.datasets.table_files import TYPED
 from legendretron.datasets.tables import (
     Table,
     TableParts,
@@ -152,7 +153,9 @@ def _encode(terminal: Terminal, options: FitOptions, parts: TableParts) -> Encod
     as_text = list(dict.fromkeys([*categorical, *codes_among(first)]))
     if first.form is not None:
         first = replace(first, X=_without_few_words(first, as_text, options.skip_bad_rows))
-    if not as_text and has_only_numbers(first, gaps=True) and not first.X.isna().all().any():
+    # numbers that are written as text in a format with types
+    spelled = parts.format in TYPED and bool(numeric or options.decimal or options.thousands)
+    if not as_text and not spelled and has_only_numbers(first, gaps=True) and not first.X.isna().all().any():
         with suppress(ValueError):  # what is wrong with the rows is said by the passes that follow
             for note in TableEncoder().partial_fit(first.X).notes_:
                 terminal.warning(note)
@@ -160,7 +163,7 @@ def _encode(terminal: Terminal, options: FitOptions, parts: TableParts) -> Encod
     encoder = TableEncoder(categorical=categorical, max_categories=options.max_categories)
     encoded = EncodedSource(
         parts, target, encoder, skip_bad_rows=options.skip_bad_rows, numbers=numbers_among(first), **columns,
-        as_text=as_text, missing=str(options.missing), missing_labels=str(options.missing_labels),
+        as_text=as_text, numeric=numeric or None, missing=str(options.missing), missing_labels=str(options.missing_labels),
     )  # fmt: skip
     for note in encoder.notes_:
         terminal.warning(note)

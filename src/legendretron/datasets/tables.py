@@ -17,7 +17,7 @@ import numpy as np
 from legendretron._internal.columns import check_known, choose_names, quoted
 from legendretron._internal.extras import pandas
 from legendretron._internal.labels import label_text
-from legendretron._internal.numbers import marks_of
+from legendretron._internal.numbers import EXACT, marks_of
 from legendretron._internal.parameters import check_choice, spell
 from legendretron.datasets.table_files import SUFFIXES, FileRows, Wanted, format_of, read_frames
 from legendretron.datasets.text_file import lines_of_rows, place_of_row
@@ -31,7 +31,6 @@ MISSING_LABELS = ("error", "drop")
 _PLACES = 3  #: of missing labels that a message names
 #: What counts as a missing label, in text files and in others.
 _MARKS_ARE = {True: "empty, NA, NaN, null and the like count as such", False: "null and the empty text count as such"}
-_EXACT = 2.0**53  #: up to here a double holds every integer
 
 
 @dataclass(frozen=True)
@@ -180,9 +179,7 @@ def numbers_among(table: Table) -> list[str]:
 
 
 def codes_among(table: Table) -> list[str]:
-    """Names of the features of a text file that are digits, but no numbers, since some begin with a zero."""
-    if table.form is None:
-        return []
+    """Names of the features that are digits, but no numbers, since some begin with a zero or are very long."""
     texts = [name for name in table.X.columns if not _is_numeric(table.X[name].dtype)]
     return [name for name in texts if all(str(text).isdigit() for text in table.X[name].dropna().unique())]
 
@@ -221,7 +218,7 @@ def columns_of(
             lost = frozenset(label_text(label) for label in frame[target][labeled & ~whole].unique())
         frame, kept = frame[whole], None if kept is None else kept[whole]
         if read.form is not None and not whole.all():
-            frame = type_columns(frame, read.form, wanted.texts)
+            frame = type_columns(frame, read.form, wanted.texts, wanted.may_hold_codes)
     if faults is not None:
         frame, found = without_faults(frame, target, [name for name in wanted.numbers if name in columns], read.form)
         rows = np.arange(first_row, first_row + len(read.frame)) if rows is None else rows
@@ -419,7 +416,7 @@ def _labels(column: Any, name: str) -> np.ndarray:
     if values.dtype.kind == "i":
         return values.astype(np.int64)
     if values.dtype.kind in "fu":
-        whole = np.isfinite(values) & (np.abs(values) <= _EXACT) & (values == np.floor(values))
+        whole = np.isfinite(values) & (np.abs(values) <= EXACT) & (values == np.floor(values))
         if not whole.all():
             raise ValueError(
                 f"{name} holds {values[~whole][0]}, which is not a whole number; this is classification: classes are whole "

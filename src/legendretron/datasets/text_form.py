@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from legendretron._internal.extras import arrow, compute, pandas
-from legendretron._internal.numbers import THOUSANDS, Marks, written_numbers
+from legendretron._internal.numbers import EXACT, THOUSANDS, Marks, lose_digits, written_numbers
 from legendretron._internal.parameters import ParameterError, spell
 
 _LINES = 50
@@ -188,29 +188,53 @@ def clean_texts(texts: Any, missing: Collection[str]) -> Any:
     return compute.if_else(compute.is_in(clean, arrow.array([*missing], arrow.string())), None, clean)
 
 
+#: Digits that double precision holds of any whole number.
+_DIGITS = 15
+
+
 def _hold_codes(texts: Any) -> bool:
-    """Whether all texts of an array are digits, and at least one has a zero before others."""
-    padded = texts.filter(compute.match_substring_regex(texts, "^0[0-9]"))
-    return len(padded) > 0 and not compute.any(compute.match_substring_regex(texts, "[^0-9]|^$")).as_py()
+    """Whether all texts of an array are digits, and one has a zero before others, or they lose digits as numbers."""
+    padded = len(texts.filter(compute.match_substring_regex(texts, "^0[0-9]"))) > 0
+    longest = compute.max(compute.binary_length(texts)).as_py()
+    if not padded and (longest is None or longest <= _DIGITS):
+        return False
+    if compute.any(compute.match_substring_regex(texts, "[^0-9]|^$")).as_py():
+        return False
+    return padded or lose_digits(compute.unique(texts).drop_null().to_pylist())
 
 
-def type_columns(frame: Any, form: TextForm, as_text: Sequence[str] = ()) -> Any:
-    """Return a data frame of a text file whose rows were chosen: columns of which only other rows held words are typed."""
+def text_of_codes(numbers: Any) -> Any | None:
+    """An array of integers or whole decimals as text, if they lose digits in double precision; None if they do not."""
+    largest = compute.max(compute.abs(numbers.cast(arrow.float64(), safe=False))).as_py()
+    if largest is None or largest <= EXACT:
+        return None
+    texts = numbers.cast(arrow.string())
+    return texts if lose_digits(compute.unique(texts).drop_null().to_pylist()) else None
+
+
+def type_columns(frame: Any, form: TextForm, as_text: Sequence[str], codes: Callable[[str], bool]) -> Any:
+    """Return a data frame of a text file whose rows were chosen: columns of which only other rows held words are typed.
+
+    Those for which ``codes`` is true may hold digits that are no numbers.
+    """
     infer_dtype = pandas.api.types.infer_dtype
     changed = {}
     for name in frame.columns:
         if name not in as_text and infer_dtype(frame[name], skipna=True) == "string":
             texts = arrow.chunked_array([arrow.array(frame[name], arrow.string(), from_pandas=True)])
-            changed[name] = type_text(texts, form)
+            changed[name] = type_text(texts, form, codes=codes(name))
     return frame.assign(**changed)
 
 
-def clean_frame(frame: Any, given: TextOptions, as_text: Sequence[str] = ()) -> Any:
-    """Return a data frame of a file whose values have types with clean text."""
+def clean_frame(frame: Any, given: TextOptions, as_text: Sequence[str] = (), numeric: Sequence[str] = ()) -> Any:
+    """Return a data frame of a file whose values have types with clean text, and with the numbers that text is.
+
+    These are read if marks are given, and in columns of ``numeric``.
+    """
     types = pandas.api.types
     marks, numbers, changed = marks_for(None, given.na), _numbers_among(given.na), {}
     decimal = find_decimal(given)
-    spelled = Marks(decimal or ".", given.thousands) if decimal or given.thousands else None
+    spelled = Marks(decimal or ".", given.thousands)
     for name in frame.columns:
         column = frame[name]
         if types.is_numeric_dtype(column.dtype) and not types.is_bool_dtype(column.dtype):
@@ -218,7 +242,8 @@ def clean_frame(frame: Any, given: TextOptions, as_text: Sequence[str] = ()) -> 
                 changed[name] = column.mask(missing)
             continue
         cleaned = _clean(column, [*marks, *numbers])
-        if spelled is not None and name not in as_text and types.infer_dtype(cleaned, skipna=True) == "string":
+        read = name in numeric or (spelled != Marks(".") and name not in as_text)
+        if read and types.infer_dtype(cleaned, skipna=True) == "string":
             found = numbers_in(cleaned, spelled)
             cleaned = cleaned if (found.isna() & cleaned.notna()).any() else found
         if cleaned is not column:

@@ -22,7 +22,7 @@ from legendretron._internal.sklearn_compat import Interval, validates_parameters
 from legendretron.preprocessing.column import FittedColumn, columns_from_state
 from legendretron.preprocessing.drift import Tally, tell_drift
 from legendretron.preprocessing.statistics import ColumnStatistics
-from legendretron.preprocessing.values import Values, read_values, texts_of
+from legendretron.preprocessing.values import Values, is_whole, read_values, texts_of
 
 
 def as_frame(X: Any, fitted: Any = None, optional: Collection[str] = ()) -> tuple[Any, np.ndarray | None]:
@@ -102,7 +102,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     text              a one-hot column per value, including missing; at most ``max_categories`` columns: the most frequent
                       values, and one column for all others. Unknown values are counted with the others; without such a
                       column, they are 0 everywhere
-    codes             text, if they are text of digits with leading zeros, such as 00136
+    codes             text, if they are text of digits with leading zeros, such as 00136, or whole numbers so long that many of
+                      them are the same in double precision
     identifiers       nothing: text is dropped if nearly all values are different (90 % of at least 20), unless the column is
                       in ``categorical``
     ================  ==========================================================================================
@@ -206,6 +207,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError("an encoder that was loaded from a file cannot be fitted further; fit a new one.")
         frame, names = as_frame(X, None if first else self)
         as_text = set(self.categorical)
+        if not first:  # in some parts there may be too few integers to tell that they lose digits
+            with_columns = zip(self._statistics, columns_of(frame), strict=True)
+            as_text |= {known.name for known, (_, column) in with_columns if is_whole(column) and known.holds_codes}
         values = [
             Values("text", np.empty(0), texts_of(name, column)) if name in as_text else read_values(name, column)
             for name, column in columns_of(frame)
@@ -271,9 +275,14 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             name = statistics.name
             quiet = f"{spell('categorical', name)} turns this remark off"
             if statistics.holds_codes and not statistics.is_identifier:
-                code = next(text for text in statistics.counts if len(text) > 1 and text[0] == "0")
+                what, code = "numbers with leading zeros", statistics.padded_code
+                if code is None:
+                    what, code = (
+                        "numbers too long to be told apart in double precision",
+                        max(statistics.counts, key=len),
+                    )
                 notes.append(
-                    f"column {name!r} holds numbers with leading zeros, such as {code!r}, and is treated as categories. "
+                    f"column {name!r} holds {what}, such as {code!r}, and is treated as categories. "
                     f"{quiet}; {spell('numeric', name, code=f'astype({{{name!r}: float}})')} makes them numbers."
                 )
             elif (day := statistics.day_number) is not None:

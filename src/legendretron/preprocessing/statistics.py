@@ -7,7 +7,7 @@ import re
 
 import numpy as np
 
-from legendretron._internal.numbers import Marks, marks_of
+from legendretron._internal.numbers import Marks, lose_digits, marks_of
 from legendretron._internal.parameters import spell
 from legendretron.preprocessing.column import FittedColumn
 from legendretron.preprocessing.values import (
@@ -147,11 +147,17 @@ class ColumnStatistics:
 
     @property
     def holds_codes(self) -> bool:
-        """Whether texts are taken for categories since they are digits, at least one of them with leading zeros."""
+        """Whether texts are categories since they are digits with leading zeros, or lose digits as numbers."""
         if self.kind != "text" or self.categorical:
             return False
-        padded = any(len(text) > 1 and text[0] == "0" for text in self.counts)
-        return padded and all(text.isascii() and text.isdigit() for text in self.counts)
+        if not all(text.isascii() and text.isdigit() for text in self.counts):
+            return False
+        return self.padded_code is not None or lose_digits(self.counts)
+
+    @property
+    def padded_code(self) -> str | None:
+        """The first text with a zero before another digit."""
+        return next((text for text in self.counts if len(text) > 1 and text[0] == "0"), None)
 
     @property
     def date_kind(self) -> str | None:

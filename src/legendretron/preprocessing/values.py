@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from legendretron._internal.extras import pandas
+from legendretron._internal.numbers import EXACT, lose_digits
 
 #: Kinds of columns of dates, by what may come first in them besides the year, which can always; the first that fits is taken.
 DATE_KINDS = ("date", "day-first date", "month-first date")
@@ -163,10 +164,21 @@ def read_values(name: str, column: Any) -> Values:
     if kind == "date":
         return Values("date", days_of(column))
     numbers = column.to_numpy(dtype=np.float64, na_value=np.nan)
+    too_long = np.nanmax(np.abs(numbers), initial=0.0) > EXACT and is_whole(column)
+    if too_long and lose_digits(column.dropna().tolist()):
+        return Values("text", np.empty(0), texts_of(name, column))
     if np.isinf(numbers).any():
         row = int(np.isinf(numbers).argmax())
         raise ValueError(f"column {name!r} holds an infinite value in row {row} (from 0); replace it.")
     return Values("boolean" if kind == "boolean" else "number", numbers, single=dtype == np.float32)
+
+
+def is_whole(column: Any) -> bool:
+    """Whether a column holds integers, by its type or, of objects, by its values."""
+    types = pandas.api.types
+    if types.is_object_dtype(column.dtype):
+        return bool(types.infer_dtype(column, skipna=True) == "integer")
+    return bool(types.is_integer_dtype(column.dtype))
 
 
 def texts_of(name: str, column: Any) -> Texts:

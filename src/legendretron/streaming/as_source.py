@@ -14,9 +14,8 @@ from torch.utils.data import DataLoader, RandomSampler, SubsetRandomSampler, Wei
 
 from legendretron._internal.columns import check_names, choose_names
 from legendretron._internal.extras import arrow, arrow_datasets, compute, parquet
+from legendretron._internal.numbers import EXACT
 from legendretron.streaming.source import ROWS_OF_A_FILE, Batch, BlockSource, Source
-
-_EXACT = 2.0**53  # up to here a double holds every integer
 
 
 def _is_number(kind: Any) -> bool:
@@ -45,7 +44,7 @@ def _labels(column: Any) -> np.ndarray:
     values: np.ndarray = column.to_numpy(zero_copy_only=False)
     if values.dtype.kind in "fu":
         present = values[~np.isnan(values)] if values.dtype.kind == "f" else values
-        if (np.abs(present) <= _EXACT).all() and (present == np.floor(present)).all() and len(present) == len(values):
+        if (np.abs(present) <= EXACT).all() and (present == np.floor(present)).all() and len(present) == len(values):
             return values.astype(np.int64)
     return values
 
