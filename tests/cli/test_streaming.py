@@ -104,6 +104,10 @@ def test_libsvm_text(frame, run, tmp_path):
     ]
     assert scores[0]["log_loss"] == pytest.approx(scores[1]["log_loss"])
     assert scores[0]["classes"] == scores[1]["classes"]
+    with (tmp_path / "parts" / "2.libsvm").open("a") as file:
+        file.write("7 1:1\n")
+    error = run("evaluate", tmp_path / "model.safetensors", tmp_path / "parts", code=1).error
+    assert f"'{tmp_path / 'parts' / '2.libsvm'}' has labels that the model does not know: '7'" in error
 
 
 def test_large_files_are_streamed_by_default(tables, run, tmp_path, monkeypatch):
@@ -167,6 +171,14 @@ def test_utf8_with_a_bad_byte_is_refused_as_in_memory(run, tmp_path, text):
     assert "--encoding cp1252" in errors[0]
     assert errors[1] == errors[0]
     assert not (tmp_path / "m").exists()
+
+
+def test_labels_that_differ_by_case_in_another_file(run, tmp_path):
+    (tmp_path / "parts").mkdir()
+    for name, labels in (("0", "uv"), ("1", "UV")):
+        (tmp_path / "parts" / f"{name}.csv").write_text("a,y\n" + "".join(f"{i % 3},{labels[i % 2]}\n" for i in range(20)))
+    words = ["fit", tmp_path / "parts", "-t", "y", "-o", tmp_path / "m", "--model", "logistic", "--alpha", 1, "--epochs", 1]
+    assert f"target column 'y' of '{tmp_path / 'parts'}' has labels that differ only by case" in run(*words).err
 
 
 @pytest.fixture

@@ -128,7 +128,7 @@ def fit_in_batches(
         rest = ", ..." if skipped > len(estimator.skipped_rows_) else ""
         terminal.note(f"{skipped:,} bad rows were left out: {', '.join(estimator.skipped_rows_)}{rest}")
     left_out.tell(terminal)
-    warn_of_similar_labels(estimator.classes_, parts.files[0], target, terminal)
+    warn_of_similar_labels(estimator.classes_, options.data, target, terminal)
     judged = _predict_batches(estimator, source, skipped)
     scores = FitScores.of(judged, len(estimator.classes_), skipped + left_out.incomplete, left_out.unlabelled)
     if hint := _hint(scores.rows, getattr(estimator, "link_alpha_", None), chosen=not estimator._strengths().fixed):
@@ -147,7 +147,7 @@ def _encode(terminal: Terminal, options: FitOptions, parts: TableParts) -> Encod
     # rows without a label are left out here; where they are not allowed, the passes that follow say so
     first = next(read_in_chunks(parts, target, **columns, as_text=categorical, numeric=numeric, faults={}), None)
     if first is None:
-        raise ValueError(f"{str(parts.files[0])!r} has column names but no rows with labels.")
+        raise ValueError(f"{str(options.data)!r} has column names but no rows with labels.")
     check_named("--categorical", categorical, first)
     check_named("--numeric", numeric, first)
     as_text = list(dict.fromkeys([*categorical, *codes_among(first)]))

@@ -463,10 +463,14 @@ def read_in_chunks(
     wanted = Wanted(target, **how)
     if parts.format == "libsvm":
         check_no_names(parts.files[0], wanted.features, wanted.drop, wanted.keep)
-        from legendretron.datasets.libsvm import LibsvmSource  # which imports torch and scikit-learn
+        # which imports torch and scikit-learn
+        from legendretron.datasets.libsvm import ROWS_OF_A_FILE, LibsvmSource
 
-        for batch in LibsvmSource(parts.files, wanted.n_features).batches():
-            yield Table(parts.files[0], batch.X, batch.y, None, None)
+        source = LibsvmSource(parts.files, wanted.n_features)
+        for block, path in enumerate(parts.files):
+            for batch in source.read_block(block):
+                first = int(batch.row_numbers[0]) % ROWS_OF_A_FILE
+                yield Table(path, batch.X, batch.y, None, None, first_row=first)
         return
     for path in parts.files:
         done = 0
