@@ -139,6 +139,24 @@ def test_standard_input(run, folder, tmp_path, monkeypatch):
     assert run("predict", folder / "model", "-", "--format", "parquet", "--proba").out == from_pipe
 
 
+def test_messages_about_standard_input_name_no_other_file(run, tmp_path, monkeypatch):
+    rows = "".join(f"{i % 7},{'rgb'[i % 3]},{'uvU'[i % 3]}\n" for i in range(30))
+    for content, words, code, said in [
+        (
+            f"a,b,y\n{rows}".replace("r", "\xe9").encode("latin1"),
+            ["-t", "y"],
+            0,
+            "standard input is not UTF-8 text (byte 0xe9",
+        ),
+        (f"a,b,y\n{rows}".encode(), ["-t", "y"], 0, "target column 'y' of standard input has labels that differ only"),
+        (b"1 1:2\n2 1:1\n", ["--format", "libsvm", "--numeric", "a"], 2, "'--numeric': standard input is LIBSVM text"),
+    ]:
+        monkeypatch.setattr(sys, "stdin", _Stdin(content))
+        ran = run("fit", "-", "-o", tmp_path / "m", *words, *QUICK, code=code)
+        assert said in ran.err
+        assert "legendretron-" not in ran.err
+
+
 def test_text_as_others_write_it(run, folder, tmp_path):
     frame = titanic()
     frame.to_csv(tmp_path / "t.csv", index=False, sep=";", decimal=",", encoding="cp1252", na_rep="?")

@@ -176,8 +176,23 @@ def test_utf8_with_a_bad_byte_is_refused_as_in_memory(run, tmp_path, text):
 def test_labels_that_differ_by_case_in_another_file(run, tmp_path):
     (tmp_path / "parts").mkdir()
     for name, labels in (("0", "uv"), ("1", "UV")):
-        (tmp_path / "parts" / f"{name}.csv").write_text("a,y\n" + "".join(f"{i % 3},{labels[i % 2]}\n" for i in range(20)))
-    words = ["fit", tmp_path / "parts", "-t", "y", "-o", tmp_path / "m", "--model", "logistic", "--alpha", 1, "--epochs", 1]
+        (tmp_path / "parts" / f"{name}.csv").write_text(
+            "a,y\n" + "".join(f"{i % 3},{labels[i % 2]}\n" for i in range(20))
+        )
+    words = [
+        "fit",
+        tmp_path / "parts",
+        "-t",
+        "y",
+        "-o",
+        tmp_path / "m",
+        "--model",
+        "logistic",
+        "--alpha",
+        1,
+        "--epochs",
+        1,
+    ]
     assert f"target column 'y' of '{tmp_path / 'parts'}' has labels that differ only by case" in run(*words).err
 
 

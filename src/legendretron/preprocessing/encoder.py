@@ -102,8 +102,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     text              a one-hot column per value, including missing; at most ``max_categories`` columns: the most frequent
                       values, and one column for all others. Unknown values are counted with the others; without such a
                       column, they are 0 everywhere
-    codes             text, if they are text of digits with leading zeros, such as 00136, or whole numbers so long that many of
-                      them are the same in double precision
+    codes             text, if they are text of digits with leading zeros, such as 00136, or whole numbers so long that many
+                      of them are the same in double precision
     identifiers       nothing: text is dropped if nearly all values are different (90 % of at least 20), unless the column is
                       in ``categorical``
     ================  ==========================================================================================
