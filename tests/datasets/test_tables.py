@@ -1,6 +1,7 @@
 """Tables of one's own: what comes in as numbers, and one clear line for everything else."""
 
 import bz2
+import csv
 import gzip
 import lzma
 import pickle
@@ -164,6 +165,16 @@ def test_no_file_and_a_folder(tmp_path):
     folder.mkdir()
     with pytest.raises(ValueError, match="is a folder"):
         read_table(folder, "y")
+
+
+def test_long_fields_leave_the_limit_of_the_process_alone(tmp_path):
+    """Wherever they stand; a line with too few fields makes it the standard library's turn."""
+    before, long = csv.field_size_limit(), "long " * 2**16
+    path = write(tmp_path, f"a;{long}\n1;u\n2;{long}\n\n3\n")
+    table = read_columns(path)
+    assert table.X.iloc[1, 1] == long.strip()
+    assert table.X.iloc[2].isna().tolist() == [False, True]
+    assert csv.field_size_limit() == before
 
 
 def test_long_lists_are_cut(tmp_path):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import csv
 import io
 import itertools
 import re
@@ -20,12 +19,20 @@ from legendretron._internal.columns import check_names
 from legendretron._internal.extras import arrow, import_extra
 from legendretron._internal.parameters import spell
 from legendretron.datasets.compressed import open_compressed
-from legendretron.datasets.text_form import GUESS, MISSING_MARKS, TextForm, TextOptions, find_decimal, find_form
+from legendretron.datasets.text_form import (
+    GUESS,
+    MISSING_MARKS,
+    CsvError,
+    TextForm,
+    TextOptions,
+    find_decimal,
+    find_form,
+    parse_lines,
+)
 
 _SAMPLE = 2**16  # bytes that show how a file is written
 _BLOCK = 2**20  # bytes that are parsed at once; so many fit into the caches of processors
 _ROWS = 2**14  # of a batch, where lines are irregular
-_LONGEST_FIELD = 2**31 - 1
 _OVERLAP = 32  # bytes that are looked at again with those that follow
 _END = "\x1e end \x1f"  # a line after the last one, which is a record of its own unless a quotation mark is not closed
 
@@ -126,7 +133,7 @@ class TextFile:
         lines = list(io.StringIO(start.decode(encoding, errors="replace").lstrip("\ufeff"), newline=""))
         form = find_form(lines, kind, encoding, given)
         with _reading(path):
-            header: list[str] = next((row for row in _parse(lines, form) if not _is_blank(row)), [])
+            header: list[str] = next((row for row in parse_lines(lines, form.sep) if not _is_blank(row)), [])
         if any("\ufffd" in name for name in header):
             try:
                 start[:-4].decode(form.encoding)
@@ -340,11 +347,6 @@ class _CountedQuotes:
         return piece
 
 
-def _parse(lines: Iterable[str], form: TextForm) -> Any:
-    csv.field_size_limit(_LONGEST_FIELD)
-    return csv.reader(lines, delimiter=form.sep, skipinitialspace=True)
-
-
 def _is_blank(fields: list[str]) -> bool:
     return len(fields) < 2 and not "".join(fields).strip()
 
@@ -361,18 +363,18 @@ def _records(file: Any, form: TextForm, errors: str = "strict") -> Iterator[tupl
 
     with io.TextIOWrapper(file, form.encoding, errors=errors, newline="") as text:
         first = text.readline().lstrip("\ufeff")
-        reader, begins = _parse(watch(itertools.chain([first], text, [_END])), form), 1
+        reader, begins = parse_lines(watch(itertools.chain([first], text, [_END])), form.sep), 1
         try:
             for fields in reader:
                 if fields and fields[-1].endswith(_END):
                     if fields != [_END] or reader.line_num > begins:
-                        raise csv.Error("a quotation mark is not closed")
+                        raise CsvError("a quotation mark is not closed")
                     return
                 if len(fields) > 1 or line.strip():  # a field may be two quotation marks
                     yield begins, fields
                 begins = reader.line_num + 1
-        except csv.Error as error:
-            raise csv.Error(f"{error}, in line {begins}") from error
+        except CsvError as error:
+            raise CsvError(f"{error}, in line {begins}") from error
 
 
 def lines_of_rows(path: Path, rows: Collection[int], form: TextForm) -> dict[int, int]:
@@ -381,7 +383,7 @@ def lines_of_rows(path: Path, rows: Collection[int], form: TextForm) -> dict[int
     Rows are counted from 0, without lines that have too many fields.
     """
     found: dict[int, int] = {}
-    with open_compressed(path) as file, suppress(csv.Error):
+    with open_compressed(path) as file, suppress(CsvError):
         records = _records(file, form, errors="replace")
         _, names = next(records, (0, []))
         regular = (line for line, fields in records if not any(fields[len(names) :]))
@@ -398,7 +400,7 @@ def _reading(path: Path) -> Iterator[None]:
     """Inside the block, errors in the form of a text file become a ``ValueError`` that names it."""
     try:
         yield
-    except csv.Error as error:
+    except CsvError as error:
         raise ValueError(f"{str(path)!r} is not a regular table: {error}.") from error
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import csv
+import importlib.util
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -89,9 +89,27 @@ def _separator(lines: list[str]) -> str:
 
 def _fields(lines: list[str], mark: str) -> list[list[str]]:
     try:
-        return list(csv.reader(lines, delimiter=mark, skipinitialspace=True))
-    except csv.Error:  # a field of more than 128 KiB
+        return list(parse_lines(lines, mark))
+    except CsvError:
         return []
+
+
+def _copy_of_csv() -> Any:
+    """A copy of the standard library's reader that takes fields of any length; the limit of the original is the process's."""
+    spec: Any = importlib.util.find_spec("_csv")
+    own: Any = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(own)
+    own.field_size_limit(2**31 - 1)
+    return own
+
+
+_CSV = _copy_of_csv()
+CsvError: type[Exception] = _CSV.Error
+
+
+def parse_lines(lines: Iterable[str], mark: str) -> Any:
+    """Return an iterator over the fields of lines of CSV, which counts lines in ``line_num``; it may raise a ``CsvError``."""
+    return _CSV.reader(lines, delimiter=mark, skipinitialspace=True)
 
 
 def _decimal(lines: list[str], sep: str) -> str:
