@@ -167,6 +167,19 @@ def test_no_file_and_a_folder(tmp_path):
         read_table(folder, "y")
 
 
+@pytest.mark.parametrize("end", ["parquet", "feather", "jsonl"])
+def test_lists_are_neither_numbers_nor_labels(tmp_path, end):
+    frame, path = pd.DataFrame({"a": [1, 2], "b": [[1, 2], None], "y": ["u", "v"]}), tmp_path / f"t.{end}"
+    frame.to_json(path, orient="records", lines=True) if end == "jsonl" else getattr(frame, f"to_{end}")(path)
+    holds = r"column 'b' of .*t\.\w+' holds values of type (list|ndarray), which are .* text; convert them"
+    with pytest.raises(ValueError, match=rf"{holds}, or leave the column out \(drop='b'\)\."):
+        read_table(path, "y")
+    with pytest.raises(ValueError, match=rf"{holds}\."):
+        read_table(path, "b", drop=["y"])
+    table = read_columns(path, "y", drop=["b"], keep=["b"])
+    assert list(table.kept["b"][0]) == [1, 2]
+
+
 def test_long_fields_leave_the_limit_of_the_process_alone(tmp_path):
     """Wherever they stand; a line with too few fields makes it the standard library's turn."""
     before, long = csv.field_size_limit(), "long " * 2**16

@@ -540,7 +540,9 @@ def test_a_column_that_is_missing():
 @pytest.mark.parametrize(("options", "message"), [
     ({"categorical": ["town"]}, "categorical names 'town', but there is no such column; there are"),
     ({"max_categories": 1}, "'max_categories' parameter of TableEncoder must be an int"),
+    ({"categorical": ["city"]}, "column 'city' holds values of type list, which are not text; convert"),
 ])  # fmt: skip
 def test_parameters(options, message):
+    table = pd.DataFrame(FITTED)
     with pytest.raises(ValueError, match=message):
-        TableEncoder(**options).fit(pd.DataFrame(FITTED))
+        TableEncoder(**options).fit(table.assign(city=[[1, 2], [3, 4]]) if "city" in message else table)

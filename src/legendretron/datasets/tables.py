@@ -203,6 +203,13 @@ def columns_of(
     check_known(repr(str(path)), list(frame.columns), wanted.keep)
     left_out_columns = [*(wanted.drop or ()), *(name for name in wanted.only_kept if name != target)]
     columns = choose_columns(path, list(frame.columns), target, wanted.features, left_out_columns)
+    for name in [*columns, *([] if target is None else [target])]:
+        if (nested := _first_nested(frame[name])) is not None:
+            or_not = "" if name == target else f", or leave the column out ({spell('drop', name)})"
+            raise ValueError(
+                f"column {name!r} of {str(path)!r} holds values of type {type(nested).__name__}, which are neither numbers, "
+                f"dates nor text; convert them{or_not}."
+            )
     labeled = np.ones(len(frame), dtype=bool) if target is None else frame[target].notna().to_numpy()
     if missing_labels == "error" and faults is None and not labeled.all():
         raise _missing_labels_error(path, read, target, first_row + np.flatnonzero(~labeled), in_parts)
@@ -252,6 +259,17 @@ def columns_of(
     with suppress(ValueError) if in_parts else nullcontext():
         y = type_labels(written, name)[codes]
     return replace(table, y=y, written=texts)
+
+
+def _first_nested(column: Any) -> Any:
+    """The first list, or other value that holds others, of a column of a file; None if there is none."""
+    types = pandas.api.types
+    if not types.is_object_dtype(column.dtype) or types.infer_dtype(column, skipna=True) not in (
+        "mixed",
+        "mixed-integer",
+    ):
+        return None
+    return next((value for value in column if isinstance(value, list | tuple | dict | np.ndarray)), None)
 
 
 def _missing_labels_error(

@@ -183,7 +183,14 @@ def is_whole(column: Any) -> bool:
 
 def texts_of(name: str, column: Any) -> Texts:
     """Return the values of a column as texts; numbers are written as short as possible, so that 1.0 is '1'."""
-    codes, found = pandas.factorize(column)  # gaps are -1
+    try:
+        codes, found = pandas.factorize(column)  # gaps are -1
+    except TypeError as error:
+        bad = next((value for value in column if type(value).__hash__ is None), column.iloc[0])  # a list, for instance
+        raise ValueError(
+            f"column {name!r} holds values of type {type(bad).__name__}, which are not text; convert them, or leave the "
+            "column out."
+        ) from error
     different = [number_text(value) for value in found]
     if bad := next((value for value in found if isinstance(value, bytes | complex)), None):
         raise ValueError(f"column {name!r} holds {bad!r}, which is not text; convert it, or leave the column out.")
