@@ -284,7 +284,6 @@ def test_other_formats(run, tmp_path, stream, end):
 
 
 def test_excel(run, tmp_path):
-    pytest.importorskip("openpyxl")
     frame = customers().assign(since=pd.Timestamp("2020-01-01") + pd.to_timedelta(np.arange(N), "D"))
     frame.loc[3, "answer"] = None
     with pd.ExcelWriter(tmp_path / "t.xlsx") as book:
@@ -301,6 +300,26 @@ def test_excel(run, tmp_path):
     (tmp_path / "broken.xlsx").write_bytes(b"PK\x03\x04")
     error = run("predict", tmp_path / "model", tmp_path / "broken.xlsx", code=1).error
     assert "broken.xlsx' is damaged or not an Excel file" in error
+
+
+def test_words_in_excel(run, tmp_path):
+    """As in Parquet, a text such as NA is a value; empty cells, and those that hold an error of the sheet, are missing."""
+    frame = customers().assign(wall=(["None", "NA", "Brick"] * N)[:N])
+    expected = fit(run, tmp_path, write(frame, tmp_path / "t.parquet")).json["columns"]
+    assert fit(run, tmp_path, write(frame, tmp_path / "t.xlsx")).json["columns"] == expected
+    wall = next(column for column in expected if column["name"] == "wall")
+    assert (wall["missing"], wall["becomes"]) == (0, "3 columns: Brick, NA, None")
+    frame["age"] = frame["age"].astype(object)
+    frame.loc[[3, 4, 5], "age"] = ["NA", None, "#N/A"]
+    frame.loc[6, "wall"] = None
+    data = write(frame, tmp_path / "t.xlsx")
+    error = fit(run, tmp_path, data, code=1).error
+    assert "('NA'), which have no common meaning; if that is a missing value, read the file with --na NA; or" in error
+    found = fit(run, tmp_path, data, "--na", "NA").json["columns"]
+    missing = {column["name"]: column["missing"] for column in found}
+    assert missing == {"age": 3, "city": 0, "wall": N // 3 + 1}
+    words = ["evaluate", tmp_path / "model", data, "-t", "answer", "--na", "NA", "--json"]
+    assert run(*words).json["rows"] == N
 
 
 def test_formats_that_are_not_read(run, tmp_path, monkeypatch):

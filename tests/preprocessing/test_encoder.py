@@ -461,7 +461,7 @@ UNFIT = {
     "all missing": ({"a": [None, None]}, "no column to learn from: 'a' .no values."),
     "all different": ({"a": [f"n{i}" for i in range(30)]}, "'a' .nearly all values are different."),
     "infinite": ({"a": [1.0, np.inf]}, "column 'a' holds an infinite value in row 1 .from 0.; replace it"),
-    "mixed types": ({"a": pd.Series([1, "x", 2.5], dtype=object)}, "'a' holds values of type int and str and float"),
+    "mixed types": ({"a": pd.Series([1, "x", 2.5], dtype=object)}, "int and str and float .'x'., .*na_values='x'; or conv"),
     "lists": ({"a": pd.Series([[1], [2]], dtype=object)}, "'a' holds values of type list"),
     "bytes": ({"a": pd.Series([b"x", b"y"], dtype=object)}, "'a' holds values of type bytes"),
     "durations": ({"a": pd.to_timedelta([1, 2], "D")}, "'a' is of type timedelta.*; convert it"),

@@ -125,7 +125,8 @@ def _excel_frame(path: Path, file: Any, na: Sequence[str], rows: int | None = No
                 f"{str(path)!r} has {len(book.sheet_names)} sheets, of which the first is read, {book.sheet_names[0]!r}.",
                 stacklevel=2,
             )
-        return pandas.read_excel(book, sheet_name=0, na_values=[*na], nrows=rows)
+        # as in other formats whose values have types, a text such as NA or None is one
+        return pandas.read_excel(book, sheet_name=0, na_values=["", *na], keep_default_na=False, nrows=rows)
 
 
 def _split(table: Any, wanted: Wanted) -> tuple[Any, Any]:

@@ -287,7 +287,7 @@ def _clean(column: Any, marks: Collection[Any]) -> Any:
     missing = cleaned.isin(marks)
     if not missing.any() and not ((cleaned != column) & column.notna()).any():
         return column
-    return cleaned.mask(missing)
+    return cleaned.mask(missing).infer_objects()
 
 
 def numbers_and_words(column: Any, form: TextForm | None, name: str) -> tuple[Any, dict[int, str]]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from legendretron._internal.extras import pandas
 from legendretron._internal.numbers import EXACT, lose_digits
+from legendretron._internal.parameters import spell
 
 #: Kinds of columns of dates, by what may come first in them besides the year, which can always; the first that fits is taken.
 DATE_KINDS = ("date", "day-first date", "month-first date")
@@ -141,9 +142,16 @@ def read_values(name: str, column: Any) -> Values:
         if kind is None:
             present = column.dropna()
             examples = list(dict.fromkeys(type(value).__name__ for value in present))
+            word = next((value for value in present if isinstance(value, str)), None)
+            example, advice = "", ""
+            if word is not None:
+                example, advice = (
+                    f" ({word!r})",
+                    f"if that is a missing value, read the file with {spell('na_values', word)}; or ",
+                )
             raise ValueError(
-                f"column {name!r} holds values of type {' and '.join(examples[:3])}, which have no common meaning; convert "
-                "them to numbers, dates or text, or leave the column out."
+                f"column {name!r} holds values of type {' and '.join(examples[:3])}{example}, which have no common meaning; "
+                f"{advice}convert them to numbers, dates or text, or leave the column out."
             )
     elif types.is_bool_dtype(dtype):
         kind = "boolean"
