@@ -193,6 +193,10 @@ def test_missing_values(run, tmp_path):
     assert "missing values in columns of" in run("predict", tmp_path / "m", tmp_path / "t.csv", code=1).error
     ran = run("predict", tmp_path / "m", tmp_path / "t.csv", "--missing", "drop-rows", "--keep", "b", "--json")
     assert ran.json["b"] == ["2", "6", "8"] * 6  # as it is written
+    assert (ran.json["rows"], ran.json["rows_left_out"]) == (18, 6)
+    assert ran.json["row_from_0"] == [row for row in range(24) if row % 4 != 1]
+    words = ["predict", tmp_path / "m", tmp_path / "t.csv", "--missing", "drop-rows"]
+    assert pd.read_csv(io.StringIO(run(*words).out)).columns.tolist() == ["row_from_0", "prediction"]
     drop = ["--missing", "drop-rows", "--missing-labels", "drop"]
     words = ["suspicious", tmp_path / "m", tmp_path / "t.csv", "-t", "y", "--no-refit", "--threshold", 1]
     rows = run(*words, *drop, "--json").json["row_from_0"]

@@ -185,6 +185,8 @@ class PredictOptions(TableOptions):
     Probabilities are those of the true classes, even if some training labels were wrong: see fit --label-noise.
 
     --sets 0.9 adds sets of classes that contain the true class in 90 % of the rows.
+
+    With --missing drop-rows, a column row_from_0 has the number of each row in DATA, counted from 0.
     """
 
     model: Path = any_model_argument()

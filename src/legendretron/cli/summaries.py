@@ -141,9 +141,10 @@ def naming_data(files: Sequence[Path], tables: Callable[[], Iterable[Table]] = l
     except ParameterError:
         raise
     except ValueError as error:
-        for table in tables() if isinstance(error, StrayTextError) else ():
-            if len(rows := np.flatnonzero([value == error.text for value in table.X[error.column]])):
-                raise ValueError(f"{str(table.path)!r}, {table.place_of(int(rows[0]))}: {error}") from error
+        if isinstance(error, StrayTextError):
+            for table in tables():
+                if len(rows := np.flatnonzero([value == error.text for value in table.X[error.column]])):
+                    raise ValueError(f"{str(table.path)!r}, {table.place_of(int(rows[0]))}: {error}") from error
         if len(files) > 1 or repr(str(files[0])) in str(error):
             raise
         raise ValueError(f"{str(files[0])!r}: {error}") from error

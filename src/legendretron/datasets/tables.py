@@ -481,8 +481,8 @@ def read_in_chunks(
     wanted = Wanted(target, **how)
     if parts.format == "libsvm":
         check_no_names(parts.files[0], wanted.features, wanted.drop, wanted.keep)
-        # which imports torch and scikit-learn
-        from legendretron.datasets.libsvm import ROWS_OF_A_FILE, LibsvmSource
+        from legendretron.datasets.libsvm import LibsvmSource  # which imports torch and scikit-learn
+        from legendretron.streaming.source import ROWS_OF_A_FILE
 
         source = LibsvmSource(parts.files, wanted.n_features)
         for block, path in enumerate(parts.files):
