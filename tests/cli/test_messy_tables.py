@@ -214,6 +214,42 @@ def test_thousands_with_points(run, tmp_path, stream, text):
 
 
 @STREAM
+@pytest.mark.parametrize("end", ["csv", "parquet", "jsonl"])
+@pytest.mark.parametrize("text", [True, False], ids=["with text", "numbers only"])
+def test_points_that_separate_thousands_are_no_decimal_points(run, tmp_path, stream, end, text):
+    """With decimal commas they are no numbers, neither in a fit nor for a model that was fitted to plain numbers."""
+    frame = customers().assign(price=1000 + 25 * np.arange(N))
+    frame = frame.drop(columns=["age"] if text else ["age", "city"])
+    plain = write(frame, tmp_path / "plain.csv")
+    data = write(
+        frame.assign(price=[f"{price:,}".replace(",", ".") for price in frame["price"]]), tmp_path / f"t.{end}"
+    )
+    decimal, thousands = ["--decimal", ","], ["--thousands", "."]
+    if end == "csv":
+        data.write_text(data.read_text().replace(",", ";"))
+    error = fit(run, tmp_path, data, *decimal, *stream, code=1).error
+    assert "such as '1.000'; read the file with --decimal ',' and --thousands '.' if points separate thousands" in error
+    expected = fit(run, tmp_path, plain, *stream).json["log_loss"]
+    assert fit(run, tmp_path, data, *decimal, *thousands, *stream).json["log_loss"] == pytest.approx(expected, rel=1e-9)
+    for model in (plain, data):
+        fit(run, tmp_path, model, *(decimal + thousands if model == data else []))
+        words = ["evaluate", tmp_path / "model", data, "-t", "answer", *decimal, *stream]
+        assert "(such as '1.000'), the first in " in (error := run(*words, code=1).error)
+        assert "; read the file with --decimal ',' and --thousands '.', correct them" in error
+        assert run(*words, *thousands, "--json").json["rows"] == N
+
+
+def test_a_point_in_a_bad_row(run, tmp_path):
+    rows = "".join(f"{i % 7},5;{i};{'uv'[i % 2]}\n" for i in range(30))
+    (tmp_path / "t.csv").write_text(f"a;b;answer\n{rows}1,5;3.432;u\n")
+    ran = fit(run, tmp_path, tmp_path / "t.csv", "--decimal", ",", "--stream", "--skip-bad-rows", 1)
+    assert (
+        "column 'b' holds '3.432', which is not a number, unless the file is read with --decimal ',' and --th"
+        in ran.err
+    )
+
+
+@STREAM
 @pytest.mark.parametrize("end", ["parquet", "feather", "jsonl"])
 def test_decimal_commas_in_text_of_typed_files(run, tmp_path, stream, end):
     """The same advice works in formats whose values have types."""

@@ -475,6 +475,8 @@ UNFIT = {
     "prices": ({"a": ["$1.50", "$2", "-$3,000.00"]}, r"'a' holds numbers with a sign, such as '\$1.50'; remove the sign"),
     "percentages": ({"a": ["1.5 %", "2%", "0"]}, "'a' holds numbers with a sign, such as '1.5 %'; remove the sign"),
     "numbers as text": ({"a": ["1", "2"]}, "'a' holds numbers as text, such as '1'; convert"),
+    "numbers with points as text": ({"a": ["1", "2.25"]}, "'a' holds numbers as text, such as '1'; convert"),
+    "perhaps thousands": ({"a": ["1", "2.250"]}, "such as '2.250'; .* decimal=',' and thousands='.' if points separate thou"),
     "two of a name": (pd.DataFrame([[1, 2]], columns=["a", "a"]), "more than one column 'a'"),
     "no rows": ({"a": []}, "at least 1 row"),
     "no columns": (pd.DataFrame(index=[0, 1]), "at least one column"),

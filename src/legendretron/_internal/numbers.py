@@ -73,6 +73,8 @@ class Marks(NamedTuple):
         return written_numbers(texts, *self)
 
 
+#: How numbers are written in most programs.
+PLAIN = Marks(".")
 #: Ways to write numbers that are not read by default. A comma alone is a decimal mark.
 _OTHER = (
     Marks(","),
@@ -85,16 +87,20 @@ _OTHER = (
 )
 
 
-def marks_of(texts: list[str]) -> Marks | None:
-    """Return the way in which most texts are numbers, if they are in more than without marks between thousands.
+def marks_of(texts: list[str], known: Marks = PLAIN) -> Marks | None:
+    """Return the way in which most texts are numbers, if more of them are than in the way that they were read.
 
     Examples
     --------
     >>> marks_of(["1.234,56", "12,5", "?"]), marks_of(["1,5"]), marks_of(["1.5", "x"])
     (Marks(decimal=',', thousands='.'), Marks(decimal=',', thousands=None), None)
+    >>> marks_of(["3.432"], Marks(","))
+    Marks(decimal=',', thousands='.')
     """
-    best, most = None, int(np.isfinite(written_numbers(texts)).sum())
+    best, most = None, int(np.isfinite(known.numbers(texts)).sum())
     for marks in _OTHER:
+        if known.decimal == "," != marks.decimal:  # which was given, or found in other columns
+            continue
         count = int(np.isfinite(marks.numbers(texts)).sum())
         if count > most:
             best, most = marks, count

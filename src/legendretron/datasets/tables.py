@@ -6,7 +6,7 @@ import glob
 import os
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,11 +17,19 @@ import numpy as np
 from legendretron._internal.columns import check_known, choose_names, quoted
 from legendretron._internal.extras import pandas
 from legendretron._internal.labels import label_text
-from legendretron._internal.numbers import EXACT, marks_of
+from legendretron._internal.numbers import EXACT, PLAIN, Marks, marks_of
 from legendretron._internal.parameters import check_choice, spell
 from legendretron.datasets.table_files import SUFFIXES, FileRows, Wanted, format_of, read_frames
 from legendretron.datasets.text_file import lines_of_rows, place_of_row
-from legendretron.datasets.text_form import GUESS, TextForm, TextOptions, numbers_and_words, numbers_in, type_columns
+from legendretron.datasets.text_form import (
+    GUESS,
+    TextForm,
+    TextOptions,
+    marks_in,
+    numbers_and_words,
+    numbers_in,
+    type_columns,
+)
 
 #: What to do with rows in which features are missing: leave that to others, leave out the rows, or raise an error.
 MISSING = ("impute", "drop-rows", "error")
@@ -61,6 +69,7 @@ class Table:
     kept: Any = None  #: data frame of the columns that were to be kept, as they stand in the file
     form: TextForm | None = None  #: how a CSV or TSV file is written
     first_row: int = 0  #: number of the first row in the file, if the table is a part of it
+    marks: Marks = PLAIN  #: how numbers in text are written
 
     def place_of(self, row: int) -> str:
         """Where in the file a row of the table stands: a line of text, or a row group of Parquet."""
@@ -244,6 +253,7 @@ def columns_of(
         kept=None if kept is None else kept[list(dict.fromkeys(wanted.keep))],
         form=read.form,
         first_row=first_row,
+        marks=marks_in(read.form or wanted.text),
     )
     if missing == "error":
         _check_gaps(table)
@@ -324,24 +334,29 @@ def as_numbers(table: Table) -> Table:
     """
     if not hasattr(table.X, "columns"):  # LIBSVM text
         return table
-    name, frame = repr(str(table.path)), table.X
-    text = [column for column in frame.columns if not _is_numeric(frame[column].dtype)]
-    if text:
-        words = [_first_text(frame[column], table.form) for column in text[:8]]
-        examples = [f"{column!r} (such as {word!r})" for column, (word, _) in zip(text, words, strict=False)]
-        rest = f" and {len(text) - 8} more" if len(text) > 8 else ""
-        marks = marks_of([str(value) for value in frame[text[0]].dropna().unique()])
-        known = None if table.form is None else (table.form.decimal, table.form.thousands)
-        read = "" if marks is None or marks == known else f"read the file with {marks.in_words}, "
-        raise ValueError(
-            f"columns that are not numbers in {name}: {', '.join(examples)}{rest}, the first in "
-            f"{table.place_of(words[0][1])}; {read}correct them, or encode them as numbers, or fit without them "
-            f"({spell('drop', text[0])})."
-        )
+    check_numbers(table, table.X.columns)
     _check_gaps(table)
     check_finite(table)
-    single = all(dtype == np.float32 for dtype in frame.dtypes)
-    return replace(table, X=frame.astype(np.float32 if single else np.float64))
+    single = all(dtype == np.float32 for dtype in table.X.dtypes)
+    return replace(table, X=table.X.astype(np.float32 if single else np.float64))
+
+
+def check_numbers(table: Table, columns: Iterable[str]) -> None:
+    """Raise a ``ValueError`` that names those of some columns that are not numbers."""
+    frame = table.X
+    text = [column for column in columns if not _is_numeric(frame[column].dtype)]
+    if not text:
+        return
+    words = [_first_text(frame[column], table.marks) for column in text[:8]]
+    examples = [f"{column!r} (such as {word!r})" for column, (word, _) in zip(text, words, strict=False)]
+    rest = f" and {len(text) - 8} more" if len(text) > 8 else ""
+    marks = marks_of([str(value) for value in frame[text[0]].dropna().unique()], table.marks)
+    read = "" if marks is None else f"read the file with {marks.in_words}, "
+    raise ValueError(
+        f"columns that are not numbers in {str(table.path)!r}: {', '.join(examples)}{rest}, the first in "
+        f"{table.place_of(words[0][1])}; {read}correct them, or encode them as numbers, or fit without them "
+        f"({spell('drop', text[0])})."
+    )
 
 
 def _from_libsvm(path: Path, wanted: Wanted) -> Table:
@@ -417,11 +432,11 @@ def _check_gaps(table: Table) -> None:
         )
 
 
-def _first_text(column: Any, form: TextForm | None) -> tuple[str, int]:
+def _first_text(column: Any, marks: Marks) -> tuple[str, int]:
     """The first value of a column that is not a number, and its row."""
     present = column.notna().to_numpy()
     values = column.astype(object).astype(str)
-    words = present & numbers_in(values, form).isna().to_numpy()
+    words = present & numbers_in(values, marks).isna().to_numpy()
     if not present.any():
         return "", 0
     row = int((words if words.any() else present).argmax())

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from legendretron._internal.extras import arrow, compute, pandas
-from legendretron._internal.numbers import EXACT, THOUSANDS, Marks, lose_digits, written_numbers
+from legendretron._internal.numbers import EXACT, PLAIN, THOUSANDS, Marks, lose_digits, marks_of, written_numbers
 from legendretron._internal.parameters import ParameterError, spell
 
 _LINES = 50
@@ -119,6 +119,12 @@ def _decimal(lines: list[str], sep: str) -> str:
     return "," if any(map(_COMMA.fullmatch, cells)) and not any(map(_POINT.fullmatch, cells)) else "."
 
 
+def marks_in(how: TextForm | TextOptions) -> Marks:
+    """Return how numbers in text are written, by the form of a file of text, or by what is given of one of another format."""
+    decimal = how.decimal if isinstance(how, TextForm) else find_decimal(how)
+    return Marks(decimal or ".", how.thousands)
+
+
 #: Fields of a text file that count as missing, as pandas has them. In files with types only the empty text does.
 MISSING_MARKS = (
     "", "#N/A", "#N/A N/A", "#NA", "-NaN", "-nan", "<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null",
@@ -152,7 +158,7 @@ def type_text(
             return truth.to_pandas().array
         different = [] if plain else compute.unique(clean).drop_null().to_pylist()
         if different and not np.isnan(written_numbers(different, form.decimal, form.thousands)).any():
-            return without_marks(numbers_in(clean.to_pandas(), form).to_numpy(), missing)
+            return without_marks(numbers_in(clean.to_pandas(), marks_in(form)).to_numpy(), missing)
     return without_written_marks(clean, missing, form).to_pandas().array
 
 
@@ -251,8 +257,7 @@ def clean_frame(frame: Any, given: TextOptions, as_text: Sequence[str] = (), num
     """
     types = pandas.api.types
     marks, numbers, changed = marks_for(None, given.na), _numbers_among(given.na), {}
-    decimal = find_decimal(given)
-    spelled = Marks(decimal or ".", given.thousands)
+    spelled = marks_in(given)
     for name in frame.columns:
         column = frame[name]
         if types.is_numeric_dtype(column.dtype) and not types.is_bool_dtype(column.dtype):
@@ -260,7 +265,7 @@ def clean_frame(frame: Any, given: TextOptions, as_text: Sequence[str] = (), num
                 changed[name] = column.mask(missing)
             continue
         cleaned = _clean(column, [*marks, *numbers])
-        read = name in numeric or (spelled != Marks(".") and name not in as_text)
+        read = name in numeric or (spelled != PLAIN and name not in as_text)
         if read and types.infer_dtype(cleaned, skipna=True) == "string":
             found = numbers_in(cleaned, spelled)
             cleaned = cleaned if (found.isna() & cleaned.notna()).any() else found
@@ -292,14 +297,20 @@ def _clean(column: Any, marks: Collection[Any]) -> Any:
 
 def numbers_and_words(column: Any, form: TextForm | None, name: str) -> tuple[Any, dict[int, str]]:
     """Return what :func:`numbers_in` does, and what is wrong with rows that hold words, by their places."""
-    numbers = numbers_in(column, form)
+    known = PLAIN if form is None else marks_in(form)
+    numbers = numbers_in(column, known)
+
+    def fault(word: Any) -> str:
+        marks = None if known == PLAIN else marks_of([str(word)], known)
+        otherwise = "" if marks is None else f", unless the file is read with {marks.in_words}"
+        return f"column {name!r} holds {word!r}, which is not a number{otherwise}"
+
     places = np.flatnonzero(numbers.isna() & column.notna()).tolist()
-    return numbers, {place: f"column {name!r} holds {column.iloc[place]!r}, which is not a number" for place in places}
+    return numbers, {place: fault(column.iloc[place]) for place in places}
 
 
-def numbers_in(column: Any, form: TextForm | Marks | None) -> Any:
+def numbers_in(column: Any, marks: Marks) -> Any:
     """Return the numbers of a column of text, NaN where there is none."""
     codes, different = pandas.factorize(column)
-    marks = (".", None) if form is None else (form.decimal, form.thousands)
     numbers = np.append(written_numbers([str(value).strip() for value in different], *marks), np.nan)
     return pandas.Series(numbers[codes], index=column.index, name=column.name)

@@ -260,8 +260,16 @@ class ColumnStatistics:
                 f"{marks.in_words}{either}, or {names}."
             )
         if not words:
+            grouped = np.isfinite(Marks(",", ".").numbers(texts)).all()  # 1.234
+            pointed = next((text for text in texts if "." in text), None) if grouped else None
+            read = (
+                ""
+                if pointed is None
+                else f"read the file with {Marks(',', '.').in_words} if points separate thousands, "
+            )
             raise ValueError(
-                f"column {self.name!r} holds numbers as text, such as {texts[0]!r}; convert it to numbers, or {names}."
+                f"column {self.name!r} holds numbers as text, such as {pointed or texts[0]!r}; {read}convert it to numbers, "
+                f"or {names}."
             )
         if is_number.sum() >= _LEAST_NUMBERS and len(words) <= _MOST_WORDS:
             raise self._make_stray_error("numbers", words, "" if marks is None else f" and {marks.in_words}")
