@@ -14,7 +14,7 @@ import scipy.sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from legendretron._internal.columns import quoted
+from legendretron._internal.columns import check_collected, quoted
 from legendretron._internal.extras import pandas
 from legendretron._internal.labels import similar_words
 from legendretron._internal.parameters import spell
@@ -27,6 +27,7 @@ from legendretron.preprocessing.values import Values, is_whole, read_values, tex
 
 def as_frame(X: Any, fitted: Any = None, optional: Collection[str] = ()) -> tuple[Any, np.ndarray | None]:
     """Return a table as a data frame, and the names of its columns if it came with names."""
+    check_collected("X", X)
     if type(X).__module__.split(".")[0] == "pyarrow" and hasattr(X, "to_pandas"):
         X = X.to_pandas()
     elif hasattr(X, "iloc") and not hasattr(X, "columns"):
