@@ -11,7 +11,7 @@ WORKERS := -n auto --dist worksteal
 DOCUMENTS := $(addprefix tests/,test_docs.py test_gallery.py test_site.py test_wheel.py paper/test_auc_record.py \
 	paper/test_libsvm_record.py)
 UNIT := $(WORKERS) -m "not exhaustive" $(DOCUMENTS:%=--ignore=%)
-TESTED := .[test,cli,plots,export,examples,distributed]
+TESTED := .[test,cli,plots,excel,export,examples,distributed]
 
 # tensors are tiny: a second thread per process only slows it down
 export OMP_NUM_THREADS ?= 1

@@ -49,7 +49,7 @@ def predictions(tmp_path_factory):
 
 @pytest.mark.parametrize("form", ["logits", "proba"])
 def test_predictions_of_another_model(run, predictions, tmp_path, form):
-    cal, test, out = predictions / f"{form}_cal.csv", predictions / f"{form}_test.csv", tmp_path / "new" / "c"
+    cal, test, out = predictions / f"{form}_cal.csv", predictions / f"{form}_test.csv", tmp_path / "c"
     summary = run("calibrate", cal, "-t", "label", "-o", out, "--json").json
     assert (summary["calibrates"], summary["input"], summary["rows"]) == ("predictions", form, 200)
     assert summary["classes"] == KINDS.tolist()

@@ -67,11 +67,11 @@ def test_every_option_reaches_the_estimator(run, tables, tmp_path, words, estima
     assert summary["parameters"]["alpha"] == clf.alpha
     assert summary["choice"]["text"].endswith(", as given") == (not hasattr(clf, "tuning_"))
     assert summary["choice"]["alpha"] == clf.alpha_
-    assert summary["epochs"] == clf.n_iter_
+    assert (summary["epochs"], summary["steps"]) == (clf.n_iter_, None)
 
 
 def test_summary(run, tables, tmp_path):
-    out = tmp_path / "new" / "m.safetensors"
+    out = tmp_path / "m.safetensors"
     words = ["fit", tables / "iris.csv", "-t", "kind", "-o", out, "--epochs", 30, "--seed", 0, *FIXED]
     words += ["--validation", 0.2]
     summary = run(*words, "--json").json
@@ -137,10 +137,11 @@ def test_all_formats_give_the_same_model(run, tables, tmp_path):
 
 @pytest.mark.parametrize("end", ["csv", pytest.param("tsv", marks=pytest.mark.exhaustive), "parquet"])
 def test_predictions_in_a_file(run, tables, tmp_path, end):
-    out = tmp_path / "new" / f"p.{end}"
+    out = tmp_path / f"p.{end}"
     summary = run("predict", tables / "iris.safetensors", tables / "iris.csv", "--out", out, "--proba", "--json").json
     assert summary == {
         "rows": 150,
+        "rows_left_out": 0,
         "drift": [],
         "out": str(out),
         "columns": ["prediction", "p(setosa)", "p(versicolor)", "p(virginica)"],
@@ -298,11 +299,11 @@ def test_a_file_with_some_of_the_labels_is_evaluated(run, tmp_path, labels, part
 
 def test_logistic_regression_is_chosen_where_a_link_is_not_better(run, tables, tmp_path):
     words = ["fit", tables / "iris.csv", "-t", "kind", "-o", tmp_path / "m", "--seed", 0, "--epochs", 2]
-    ran = run(*words, "--tuning", tmp_path / "new" / "t.svg")
+    ran = run(*words, "--tuning", tmp_path / "t.svg")
     assert "model: logistic regression, alpha " in ran.out
     assert ": a learned link was not better by more than its standard error\n" in ran.out
-    assert str(tmp_path / "new" / "t.svg") in ran.out
-    assert b"<svg" in (tmp_path / "new" / "t.svg").read_bytes()
+    assert str(tmp_path / "t.svg") in ran.out
+    assert b"<svg" in (tmp_path / "t.svg").read_bytes()
     choice = run(*words, "--json").json["choice"]
     assert choice["link_alpha"] is None
     assert choice["log_loss"] == choice["logistic_log_loss"]

@@ -43,7 +43,7 @@ def features_and_labels():
 
 
 def test_wrong_labels_are_found_and_listed(run, noisy, tmp_path):
-    out = tmp_path / "new" / "suspicious.csv"
+    out = tmp_path / "suspicious.csv"
     words = fit_words(noisy, tmp_path, *LOGISTIC, "--label-noise", "auto")
     summary = run(*words, "--json").json
     listed = run("suspicious", tmp_path / "m", noisy, "-t", "kind", "-o", out, "--json").json

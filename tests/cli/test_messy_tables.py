@@ -1,5 +1,7 @@
 """Twelve kinds of messy table, as people have them, from the command line: what is read, what is said, what is refused."""
 
+from decimal import Decimal
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -158,6 +160,35 @@ def test_labels_that_differ_by_case(run, tmp_path, stream, text):
 
 
 @STREAM
+@pytest.mark.parametrize(("column", "word"), [("since", "31/02/2023"), ("since", "unknown"), ("age", "?")])
+def test_a_stray_text_among_numbers_or_dates(run, tmp_path, stream, column, word):
+    """The error says where it is, and its advice works."""
+    frame = customers().assign(
+        since=(pd.Timestamp("2023-01-01") + pd.to_timedelta(np.arange(N), "D")).strftime("%d/%m/%Y")
+    )
+    frame[column] = frame[column].astype(object)
+    frame.loc[3, column] = word
+    data = write(frame, tmp_path / "t.csv")
+    error = fit(run, tmp_path, data, *stream, code=1).error
+    what = "dates" if column == "since" else "numbers"
+    assert error.startswith(f"'{data}', line 5: column '{column}' holds {what}, and the")
+    assert f"and the text '{word}' (1); if that stands for a missing value, read the file with --na" in error
+    found = fit(run, tmp_path, data, "--na", word, *stream).json
+    kinds = {column["name"]: (column["kind"], column["missing"]) for column in found["columns"]}
+    assert kinds["age"] == ("number", int(column == "age"))
+    assert kinds["since"] == ("day-first date", int(column == "since"))
+
+
+@STREAM
+@pytest.mark.parametrize("text", [True, False], ids=["with text", "numbers only"])
+def test_dates_written_as_numbers_are_named(run, tmp_path, stream, text):
+    frame = customers() if text else customers().drop(columns="city")
+    days = (pd.Timestamp("2023-01-01") + pd.to_timedelta(np.arange(N), "D")).strftime("%Y%m%d").astype(int)
+    ran = fit(run, tmp_path, write(frame.assign(since=days), tmp_path / "t.csv"), *stream)
+    assert ran.err.count("column 'since' seems to hold dates written as numbers, such as 20230101, and is used as") == 1
+
+
+@STREAM
 @pytest.mark.parametrize("text", [True, False], ids=["with text", "numbers only"])
 def test_thousands_with_points(run, tmp_path, stream, text):
     """What the advice says works, here and for predictions."""
@@ -183,6 +214,42 @@ def test_thousands_with_points(run, tmp_path, stream, text):
 
 
 @STREAM
+@pytest.mark.parametrize("end", ["csv", "parquet", "jsonl"])
+@pytest.mark.parametrize("text", [True, False], ids=["with text", "numbers only"])
+def test_points_that_separate_thousands_are_no_decimal_points(run, tmp_path, stream, end, text):
+    """With decimal commas they are no numbers, neither in a fit nor for a model that was fitted to plain numbers."""
+    frame = customers().assign(price=1000 + 25 * np.arange(N))
+    frame = frame.drop(columns=["age"] if text else ["age", "city"])
+    plain = write(frame, tmp_path / "plain.csv")
+    data = write(
+        frame.assign(price=[f"{price:,}".replace(",", ".") for price in frame["price"]]), tmp_path / f"t.{end}"
+    )
+    decimal, thousands = ["--decimal", ","], ["--thousands", "."]
+    if end == "csv":
+        data.write_text(data.read_text().replace(",", ";"))
+    error = fit(run, tmp_path, data, *decimal, *stream, code=1).error
+    assert "such as '1.000'; read the file with --decimal ',' and --thousands '.' if points separate thousands" in error
+    expected = fit(run, tmp_path, plain, *stream).json["log_loss"]
+    assert fit(run, tmp_path, data, *decimal, *thousands, *stream).json["log_loss"] == pytest.approx(expected, rel=1e-9)
+    for model in (plain, data):
+        fit(run, tmp_path, model, *(decimal + thousands if model == data else []))
+        words = ["evaluate", tmp_path / "model", data, "-t", "answer", *decimal, *stream]
+        assert "(such as '1.000'), the first in " in (error := run(*words, code=1).error)
+        assert "; read the file with --decimal ',' and --thousands '.', correct them" in error
+        assert run(*words, *thousands, "--json").json["rows"] == N
+
+
+def test_a_point_in_a_bad_row(run, tmp_path):
+    rows = "".join(f"{i % 7},5;{i};{'uv'[i % 2]}\n" for i in range(30))
+    (tmp_path / "t.csv").write_text(f"a;b;answer\n{rows}1,5;3.432;u\n")
+    ran = fit(run, tmp_path, tmp_path / "t.csv", "--decimal", ",", "--stream", "--skip-bad-rows", 1)
+    assert (
+        "column 'b' holds '3.432', which is not a number, unless the file is read with --decimal ',' and --th"
+        in ran.err
+    )
+
+
+@STREAM
 @pytest.mark.parametrize("end", ["parquet", "feather", "jsonl"])
 def test_decimal_commas_in_text_of_typed_files(run, tmp_path, stream, end):
     """The same advice works in formats whose values have types."""
@@ -202,6 +269,43 @@ def test_decimal_commas_in_text_of_typed_files(run, tmp_path, stream, end):
 
 @STREAM
 @FORMATS
+@pytest.mark.parametrize("decimal", [False, True])
+def test_codes_that_are_too_long_for_numbers(run, tmp_path, stream, end, decimal):
+    frame, classes = customers().drop(columns="city"), ["Maybe", "No", "Yes"]
+    codes, ids = [2**60 + classes.index(answer) for answer in frame["answer"]], 2**60 + np.arange(N)
+    if decimal and end in ("parquet", "feather"):
+        codes, ids = [Decimal(code) for code in codes], [Decimal(int(number)) for number in ids]
+    elif decimal:
+        pytest.skip("there are no decimals in text")
+    data = write(frame.assign(code=codes, id=ids), tmp_path / f"t.{end}")
+    ran = fit(run, tmp_path, data, *stream)
+    kinds = {column["name"]: column["kind"] for column in ran.json["columns"]}
+    assert kinds == {"age": "number", "code": "categories", "id": "identifier"}
+    assert (
+        "column 'code' holds numbers too long to be told apart in double precision, such as '1152921504606846"
+        in ran.err
+    )
+    words = ["evaluate", tmp_path / "model", data, "-t", "answer", "--json", *stream]
+    assert run(*words).json["log_loss"] == pytest.approx(ran.json["log_loss"], rel=1e-9)
+    found = fit(run, tmp_path, data, "--numeric", "code", "--drop", "id", *stream).json
+    assert found["features"] == 2
+
+
+@STREAM
+@pytest.mark.parametrize("end", ["csv", "parquet", "jsonl"])
+def test_leading_zeros_in_rows_that_are_kept(run, tmp_path, stream, end):
+    """Rows that are left out do not turn codes into numbers; on demand they are numbers in each format."""
+    frame = customers().drop(columns="city").assign(zip=["007", "008", "012"] * (N // 3))
+    frame.loc[3, "answer"] = None
+    data = write(frame, tmp_path / f"t.{end}")
+    for more, kinds in (([], {"age": "number", "zip": "categories"}), (["--numeric", "zip"], None)):
+        found = fit(run, tmp_path, data, "--missing-labels", "drop", *more, *stream).json
+        assert found["features"] == (4 if kinds else 2)
+        assert kinds in (None, {column["name"]: column["kind"] for column in found["columns"] or ()})
+
+
+@STREAM
+@FORMATS
 def test_other_formats(run, tmp_path, stream, end):
     """One table gives one model, whatever the format."""
     frame = customers()
@@ -216,7 +320,6 @@ def test_other_formats(run, tmp_path, stream, end):
 
 
 def test_excel(run, tmp_path):
-    pytest.importorskip("openpyxl")
     frame = customers().assign(since=pd.Timestamp("2020-01-01") + pd.to_timedelta(np.arange(N), "D"))
     frame.loc[3, "answer"] = None
     with pd.ExcelWriter(tmp_path / "t.xlsx") as book:
@@ -233,6 +336,26 @@ def test_excel(run, tmp_path):
     (tmp_path / "broken.xlsx").write_bytes(b"PK\x03\x04")
     error = run("predict", tmp_path / "model", tmp_path / "broken.xlsx", code=1).error
     assert "broken.xlsx' is damaged or not an Excel file" in error
+
+
+def test_words_in_excel(run, tmp_path):
+    """As in Parquet, a text such as NA is a value; empty cells, and those that hold an error of the sheet, are missing."""
+    frame = customers().assign(wall=(["None", "NA", "Brick"] * N)[:N])
+    expected = fit(run, tmp_path, write(frame, tmp_path / "t.parquet")).json["columns"]
+    assert fit(run, tmp_path, write(frame, tmp_path / "t.xlsx")).json["columns"] == expected
+    wall = next(column for column in expected if column["name"] == "wall")
+    assert (wall["missing"], wall["becomes"]) == (0, "3 columns: Brick, NA, None")
+    frame["age"] = frame["age"].astype(object)
+    frame.loc[[3, 4, 5], "age"] = ["NA", None, "#N/A"]
+    frame.loc[6, "wall"] = None
+    data = write(frame, tmp_path / "t.xlsx")
+    error = fit(run, tmp_path, data, code=1).error
+    assert "('NA'), which have no common meaning; if that is a missing value, read the file with --na NA; or" in error
+    found = fit(run, tmp_path, data, "--na", "NA").json["columns"]
+    missing = {column["name"]: column["missing"] for column in found}
+    assert missing == {"age": 3, "city": 0, "wall": N // 3 + 1}
+    words = ["evaluate", tmp_path / "model", data, "-t", "answer", "--na", "NA", "--json"]
+    assert run(*words).json["rows"] == N
 
 
 def test_formats_that_are_not_read(run, tmp_path, monkeypatch):

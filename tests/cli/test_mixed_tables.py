@@ -139,6 +139,24 @@ def test_standard_input(run, folder, tmp_path, monkeypatch):
     assert run("predict", folder / "model", "-", "--format", "parquet", "--proba").out == from_pipe
 
 
+def test_messages_about_standard_input_name_no_other_file(run, tmp_path, monkeypatch):
+    rows = "".join(f"{i % 7},{'rgb'[i % 3]},{'uvU'[i % 3]}\n" for i in range(30))
+    for content, words, code, said in [
+        (
+            f"a,b,y\n{rows}".replace("r", "\xe9").encode("latin1"),
+            ["-t", "y"],
+            0,
+            "standard input is not UTF-8 text (byte 0xe9",
+        ),
+        (f"a,b,y\n{rows}".encode(), ["-t", "y"], 0, "target column 'y' of standard input has labels that differ only"),
+        (b"1 1:2\n2 1:1\n", ["--format", "libsvm", "--numeric", "a"], 2, "'--numeric': standard input is LIBSVM text"),
+    ]:
+        monkeypatch.setattr(sys, "stdin", _Stdin(content))
+        ran = run("fit", "-", "-o", tmp_path / "m", *words, *QUICK, code=code)
+        assert said in ran.err
+        assert "legendretron-" not in ran.err
+
+
 def test_text_as_others_write_it(run, folder, tmp_path):
     frame = titanic()
     frame.to_csv(tmp_path / "t.csv", index=False, sep=";", decimal=",", encoding="cp1252", na_rep="?")
@@ -175,6 +193,10 @@ def test_missing_values(run, tmp_path):
     assert "missing values in columns of" in run("predict", tmp_path / "m", tmp_path / "t.csv", code=1).error
     ran = run("predict", tmp_path / "m", tmp_path / "t.csv", "--missing", "drop-rows", "--keep", "b", "--json")
     assert ran.json["b"] == ["2", "6", "8"] * 6  # as it is written
+    assert (ran.json["rows"], ran.json["rows_left_out"]) == (18, 6)
+    assert ran.json["row_from_0"] == [row for row in range(24) if row % 4 != 1]
+    words = ["predict", tmp_path / "m", tmp_path / "t.csv", "--missing", "drop-rows"]
+    assert pd.read_csv(io.StringIO(run(*words).out)).columns.tolist() == ["row_from_0", "prediction"]
     drop = ["--missing", "drop-rows", "--missing-labels", "drop"]
     words = ["suspicious", tmp_path / "m", tmp_path / "t.csv", "-t", "y", "--no-refit", "--threshold", 1]
     rows = run(*words, *drop, "--json").json["row_from_0"]
@@ -186,8 +208,9 @@ def test_missing_values(run, tmp_path):
 
 
 @pytest.mark.parametrize(("content", "message"), [
-    ("a,y\n" + "".join(f"{i},u\n" for i in range(12)) + "?,v\n", "t.csv': column 'a' holds numbers, and the text '?' (1); "
-     "if that stands for a missing value, read the file with --na '?'; if the numbers are names, give --categorical a."),
+    ("a,y\n" + "".join(f"{i},u\n" for i in range(12)) + "?,v\n", "t.csv', line 14: column 'a' holds numbers, and the text "
+     "'?' (1); if that stands for a missing value, read the file with --na '?'; "
+     "if the numbers are names, give --categorical a."),
     ('a,y\n"1,5",u\n"2,5",v\n', "numbers written as '1,5'; read the file with --decimal ',', or give --categorical a"),
     ("a,b,y\n,1,u\n,2,v\n", None),
     ("a,y\n,u\n,v\n", "there is no column to learn from: 'a' (no values)"),
@@ -242,7 +265,7 @@ def test_leading_zeros_are_categories(run, tmp_path, stream):
     ran = run(*words)
     (warning,) = ran.err.splitlines()
     assert "column 'zip' holds numbers with leading zeros, such as '00136', and is treated as categories" in warning
-    assert "--categorical zip spares you this remark; --numeric zip makes them numbers." in warning
+    assert "--categorical zip turns this remark off; --numeric zip makes them numbers." in warning
     names = legendretron.load(tmp_path / "m").encoder_.get_feature_names_out().tolist()
     assert names == ["zip=00136", "zip=80331", "zip is missing", "a"]
     got = run("predict", tmp_path / "m", tmp_path / "t.csv", "--json").json

@@ -45,6 +45,8 @@ def test_fits_a_network(run, rings, tmp_path, monkeypatch):
     got = run(*words, "--json").json
     run("suspicious", tmp_path / "m", rings, "-t", "kind", "--no-refit", "-o", tmp_path / "s.csv")
     assert got["model"] == "network"
+    assert got["epochs"] is None
+    assert 0 < got["steps"] <= 300
     assert got["choice"]["model"] == "networks"
     assert got["choice"]["log_loss"] < 0.7 * got["choice"]["logistic_log_loss"]
     assert got["held_out"]["accuracy"] > 0.85
@@ -77,6 +79,8 @@ def test_auto_takes_the_better(run, rings, tables, tmp_path, monkeypatch):
     linear, networks = re.search(r"log-loss on held-out rows: linear ([\d.]+), networks ([\d.]+)", text).groups()
     assert float(networks) < float(linear)
     assert "networks; log-loss on held-out rows" in text
+    assert re.search(r"^│ steps +│ +\d+ │$", text, re.MULTILINE)
+    assert "epochs" not in text
     assert "accuracy, log-loss on the rows held out" in text
     assert isinstance(load(tmp_path / "m").estimator_, LegendreNetClassifier)
 

@@ -106,9 +106,13 @@ PREDICT = ["predict", "none", "none.csv", "-o"]
     (["calibrate", "none.csv", "-t", "kind", "-o", "m", "--plot"], "file/m", "a part of its path is a file"),
     (["suspicious", "none", "none.csv", "-t", "kind", "-o"], "n" * 300, "too long"),
     (PREDICT, "file/folder/m", "a part of its path is a file"),
-    (PREDICT, "new/" + "n" * 300 + "/m", "too long"),
+    (PREDICT, "new/folder/m", "/new/folder' for 'm.csv'; create it, or write elsewhere"),
+    (["fit", "none.csv", "-t", "kind", "-o"], "new/m", "there is no folder '"),
+    (["fit", "none.csv", "-t", "kind", "-o", "m", "--seed", 0, "--checkpoint"], "new/m", "there is no folder '"),
+    (["evaluate", "none", "none.csv", "-t", "kind", "--plot"], "new/m", "there is no folder '"),
+    (PREDICT, "new/" + "n" * 300 + "/m", "there is no folder"),
     pytest.param(PREDICT, "/proc/self/m", "nothing can be written to '/proc/self/m", marks=KERNEL),
-    pytest.param(PREDICT, "/proc/new/folder/m", "nothing can be written to '/proc/new/folder", marks=KERNEL),
+    pytest.param(PREDICT, "/proc/new/folder/m", "there is no folder '/proc/new/folder'", marks=KERNEL),
 ])  # fmt: skip
 def test_outputs_that_cannot_be(run, tmp_path, monkeypatch, words, out, message):
     """Told before any input is looked at: there is none."""
@@ -118,6 +122,17 @@ def test_outputs_that_cannot_be(run, tmp_path, monkeypatch, words, out, message)
     assert message in run(*words, f"{out}{suffix}", code=1).error
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
     assert (tmp_path / "file").read_text() == "content"
+
+
+@pytest.mark.parametrize("words", [
+    ["fit", "none.csv", "-t", "kind", "-o"], ["fit", "none.csv", "-t", "kind", "-o", "m", "--seed", 0, "--checkpoint"],
+    ["calibrate", "none", "none.csv", "-t", "kind", "-o"], ["evaluate", "none", "none.csv", "-t", "kind", "--report"],
+    ["demo", "--out"], ["reproduce", "table_libsvm", "--out"],
+])  # fmt: skip
+def test_standard_output_is_no_file(run, tmp_path, monkeypatch, words):
+    monkeypatch.chdir(tmp_path)
+    assert "'-' is standard output, but this needs a name; see legendretron" in run(*words, "-", code=2).error
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_outputs_that_are_no_files(run, tmp_path):

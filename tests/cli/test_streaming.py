@@ -104,6 +104,10 @@ def test_libsvm_text(frame, run, tmp_path):
     ]
     assert scores[0]["log_loss"] == pytest.approx(scores[1]["log_loss"])
     assert scores[0]["classes"] == scores[1]["classes"]
+    with (tmp_path / "parts" / "2.libsvm").open("a") as file:
+        file.write("7 1:1\n")
+    error = run("evaluate", tmp_path / "model.safetensors", tmp_path / "parts", code=1).error
+    assert f"'{tmp_path / 'parts' / '2.libsvm'}' has labels that the model does not know: '7'" in error
 
 
 def test_large_files_are_streamed_by_default(tables, run, tmp_path, monkeypatch):
@@ -146,7 +150,7 @@ def test_text_that_is_not_utf8_is_read_as_in_memory(run, tmp_path):
     words = ["fit", tmp_path / "t.csv", "-t", "y", "-o", tmp_path / "model", "--model", "logistic", "--alpha", 0.01]
     ran, streamed = run(*words, "--json"), run(*words, "--stream", "--json")
     for other in (ran, streamed):
-        assert other.err.count("is not UTF-8 text (byte 0xe9) and was read as Windows-1252") == 1
+        assert other.err.count("is not UTF-8 text (byte 0xe9 in line 2) and was read as Windows-1252") == 1
     assert ran.json["columns"] == streamed.json["columns"]
     assert ran.json["read_as"] == streamed.json["read_as"]
     assert "is not text in utf-8" in run(*words, "--stream", "--encoding", "utf-8", code=1).error
@@ -156,6 +160,40 @@ def test_text_that_is_not_utf8_is_read_as_in_memory(run, tmp_path):
         assert ran.json == streamed.json
         assert streamed.err == ran.err
         assert ran.err.count("was read as Windows-1252") == 1
+
+
+@pytest.mark.parametrize("text", [True, False], ids=["with text", "numbers only"])
+def test_utf8_with_a_bad_byte_is_refused_as_in_memory(run, tmp_path, text):
+    rows = 9000 * (f"1,{'r' if text else 2},Zürich\n2,{'g' if text else 3},Bern\n").encode()
+    (tmp_path / "t.csv").write_bytes(b"a,b,y\n" + rows + b"1,3,\xff\n" + rows)
+    errors = [run(*quick_fit(tmp_path, *more), code=1).error for more in ([], ["--stream"])]
+    assert "t.csv' is UTF-8 text up to line 18002, which holds the byte 0xff; repair that line" in errors[0]
+    assert "--encoding cp1252" in errors[0]
+    assert errors[1] == errors[0]
+    assert not (tmp_path / "m").exists()
+
+
+def test_labels_that_differ_by_case_in_another_file(run, tmp_path):
+    (tmp_path / "parts").mkdir()
+    for name, labels in (("0", "uv"), ("1", "UV")):
+        (tmp_path / "parts" / f"{name}.csv").write_text(
+            "a,y\n" + "".join(f"{i % 3},{labels[i % 2]}\n" for i in range(20))
+        )
+    words = [
+        "fit",
+        tmp_path / "parts",
+        "-t",
+        "y",
+        "-o",
+        tmp_path / "m",
+        "--model",
+        "logistic",
+        "--alpha",
+        1,
+        "--epochs",
+        1,
+    ]
+    assert f"target column 'y' of '{tmp_path / 'parts'}' has labels that differ only by case" in run(*words).err
 
 
 @pytest.fixture
@@ -214,8 +252,11 @@ def test_a_gap_in_shard_17(broken, frame, run, tmp_path):
     assert f"missing values in columns of '{broken / 'part-17.parquet'}': 'b' (1), {place}" in error
     assert not out.exists()
     assert place in run("evaluate", tmp_path / "model", broken, "-t", "kind", code=1).error
-    run("predict", tmp_path / "model", broken, "-o", out, "--missing", "drop-rows")
-    assert len(pd.read_csv(out)) == N + 29
+    words = ["predict", tmp_path / "model", broken, "--missing", "drop-rows"]
+    run(*words, "-o", out)
+    # 17 files of 20 rows, and 50 rows, come before and in the one of which a row is left out
+    assert pd.read_csv(out)["row_from_0"].tolist() == [row for row in range(N + 30) if row != 17 * 20 + 41]
+    assert run(*words, "--json").json["rows_left_out"] == 1
 
 
 @pytest.mark.parametrize("mixed", [False, True])

@@ -1,6 +1,7 @@
 """Tables of one's own: what comes in as numbers, and one clear line for everything else."""
 
 import bz2
+import csv
 import gzip
 import lzma
 import pickle
@@ -118,6 +119,7 @@ BAD = {
     "a pickle": (pickle.dumps({"a": [1]}), "t.csv", "binary data|not UTF-8"),
     "neither UTF-8 nor Windows": (b"a,y\n1,\x81\n", "t.csv", "is not UTF-8 text .byte 0x81., nor Windows-1252; convert it"),
     "utf 16 without a mark": (GOOD.encode("utf-16-le"), "t.csv", "UTF-16"),
+    "JSON in Latin-1": ('{"y": "é"}\n'.encode("latin1"), "t.jsonl", "not JSON with an .* can't decode byte 0xe9"),
     "half gzip": (gzip.compress(GOOD.encode())[:-12], "t.csv.gz", "damaged or breaks off"),
     "not parquet": (GOOD, "t.parquet", "damaged or not a Parquet file"),
     "two of a name": ("a,b,a,y\n1,2,3,u\n", "t.csv", "more than one column 'a'"),
@@ -166,6 +168,29 @@ def test_no_file_and_a_folder(tmp_path):
     folder.mkdir()
     with pytest.raises(ValueError, match="is a folder"):
         read_table(folder, "y")
+
+
+@pytest.mark.parametrize("end", ["parquet", "feather", "jsonl"])
+def test_lists_are_neither_numbers_nor_labels(tmp_path, end):
+    frame, path = pd.DataFrame({"a": [1, 2], "b": [[1, 2], None], "y": ["u", "v"]}), tmp_path / f"t.{end}"
+    frame.to_json(path, orient="records", lines=True) if end == "jsonl" else getattr(frame, f"to_{end}")(path)
+    holds = r"column 'b' of .*t\.\w+' holds values of type (list|ndarray), which are .* text; convert them"
+    with pytest.raises(ValueError, match=rf"{holds}, or leave the column out \(drop='b'\)\."):
+        read_table(path, "y")
+    with pytest.raises(ValueError, match=rf"{holds}\."):
+        read_table(path, "b", drop=["y"])
+    table = read_columns(path, "y", drop=["b"], keep=["b"])
+    assert list(table.kept["b"][0]) == [1, 2]
+
+
+def test_long_fields_leave_the_limit_of_the_process_alone(tmp_path):
+    """Wherever they stand; a line with too few fields makes it the standard library's turn."""
+    before, long = csv.field_size_limit(), "long " * 2**16
+    path = write(tmp_path, f"a;{long}\n1;u\n2;{long}\n\n3\n")
+    table = read_columns(path)
+    assert table.X.iloc[1, 1] == long.strip()
+    assert table.X.iloc[2].isna().tolist() == [False, True]
+    assert csv.field_size_limit() == before
 
 
 def test_long_lists_are_cut(tmp_path):
@@ -230,7 +255,7 @@ def test_utf_16(tmp_path):
 def test_windows(tmp_path):
     path = tmp_path / "t.csv"
     path.write_bytes("a,y\n1,é\n2,€\n".encode("cp1252"))
-    with pytest.warns(UserWarning, match=r"not UTF-8 text .byte 0xe9. and was read as Windows-1252; give encoding="):
+    with pytest.warns(UserWarning, match=r"not UTF-8 text .byte 0xe9 in line 2. and was read as Windows-1252; give"):
         assert read_table(path, "y").y.tolist() == ["é", "€"]
     assert read_table(path, "y", text=TextOptions(encoding="cp1252")).y.tolist() == ["é", "€"]
     with pytest.raises(ValueError, match=r"is not text in utf-8 .byte 0xe9.; give its encoding, such as encoding="):
@@ -239,11 +264,11 @@ def test_windows(tmp_path):
 
 @pytest.mark.parametrize("rows", [None, 1000])
 def test_windows_after_many_letters_of_ascii(tmp_path, rows):
-    """What has been read by then is kept."""
+    """What has been read by then is the same in both encodings."""
     names = ["plain"] * 40_000 + ["caf\xe9", "\u20ac"]
     path = tmp_path / "t.csv"
     path.write_bytes("".join(["a,y\n", *(f"{row},{name}\n" for row, name in enumerate(names))]).encode("cp1252"))
-    with pytest.warns(UserWarning, match=r"not UTF-8 text .byte 0xe9. and was read as Windows-1252") as caught:
+    with pytest.warns(UserWarning, match=r"not UTF-8 text .byte 0xe9 in line 40002. and was read") as caught:
         read = list(read_frames(path, "csv", Wanted("y"), rows))
     assert len(caught) == 1
     frame = pd.concat([part.frame for part in read], ignore_index=True)
@@ -252,6 +277,30 @@ def test_windows_after_many_letters_of_ascii(tmp_path, rows):
     assert read[-1].form.encoding == "cp1252"
     with pytest.raises(ValueError, match="is not text in utf-8"):
         list(read_frames(path, "csv", Wanted("y", text=TextOptions(encoding="utf-8")), rows))
+
+
+@pytest.mark.parametrize("rows", [None, 1000])
+@pytest.mark.parametrize("before", [3, 40_000])
+def test_one_bad_byte_does_not_give_a_file_two_encodings(tmp_path, before, rows):
+    """A file with letters of UTF-8 before it is damaged; in another encoding these letters would be wrong."""
+    path, line = tmp_path / "t.csv", "Zürich,u\n".encode()
+    path.write_bytes(b"a,y\n" + before * line + b"Z\xfcrich,v\n" + 1000 * line)
+    with pytest.raises(
+        ValueError, match=rf"UTF-8 text up to line {before + 2}, which holds the byte 0xfc; .* encoding='cp"
+    ):
+        list(read_frames(path, "csv", Wanted("y"), rows))
+    given = TextOptions(encoding="cp1252")
+    frame = pd.concat([part.frame for part in read_frames(path, "csv", Wanted("y", text=given), rows)])
+    assert frame["a"].value_counts().to_dict() == {"ZÃ¼rich": before + 1000, "Zürich": 1}
+
+
+def test_a_bad_byte_is_found_in_a_column_that_is_not_read(tmp_path):
+    """A table in batches is in the same encoding, whichever of its columns are read."""
+    path = tmp_path / "t.csv"
+    path.write_bytes(b"a,note,y\n" + 9000 * b"1,plain,u\n" + b"2,caf\xe9,u\n")
+    file = TextFile.open(path, "csv")
+    with pytest.warns(UserWarning, match="byte 0xe9 in line 9002. and was read as Windows-1252"):
+        assert sum(batch.num_rows for batch in file.batches(["a"], numbers=["a"])) == 9001
 
 
 def test_options_override_guesses(tmp_path):

@@ -3,6 +3,7 @@
 import re
 import warnings
 from functools import partial
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -64,6 +65,34 @@ def test_sparse_matrices_with_indices_of_no_entry(estimator, index, kind):
     for ask in (clf.fit, clone(clf).fit(scipy.sparse.csr_array(X), y).predict_proba):
         with pytest.raises(ValueError, match=r"X is not a valid sparse matrix: .*Build it again"):
             ask(bad, *[y] * (ask == clf.fit))
+
+
+class LazyFrame:
+    """As that of polars, which is no dependency of the tests: it has columns and can be collected."""
+
+    columns: ClassVar = ["a", "b"]
+
+    def collect(self):
+        return pd.DataFrame(X[:, :2], columns=self.columns)
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (lambda lazy, clf: clone(clf).fit(lazy, y), "X"),
+        (lambda lazy, clf: clf.predict(lazy), "X"),
+        (lambda lazy, clf: clone(clf).fit(X, lazy), "y"),
+        (lambda lazy, clf: clone(clf).fit_stream((lazy, y)), "X"),
+        (lambda lazy, clf: clone(clf).fit_stream([(lazy, y)]), "X"),
+        (lambda lazy, clf: TableClassifier(clf).fit(lazy, y), "X"),
+        (lambda lazy, clf: LegendreCalibrator().fit(lazy, y), "X"),
+        (lambda lazy, clf: EvaluationReport(clf, lazy, y), "X"),
+    ],
+)
+def test_a_lazy_frame_is_to_be_collected(call, name):
+    fitted = MultinomialLogisticClassifier(alpha=1.0).fit(LazyFrame().collect(), y)
+    with pytest.raises(ValueError, match=rf"{name} is a lazy frame, .*; give {name}\.collect\(\)"):
+        call(LazyFrame(), fitted)
 
 
 def _tables():

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import scipy.sparse
 from sklearn.base import clone
-from sklearn.datasets import load_iris
+from sklearn.datasets import load_breast_cancer, load_iris
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import cross_val_score
 
-from legendretron import LegendreTronClassifier
+from legendretron import LegendreTronClassifier, MultinomialLogisticClassifier
 from legendretron.estimators import fit_splits
 from legendretron.estimators.standardization import Standardizer
 from legendretron.training.history import Progress
@@ -68,6 +68,27 @@ def test_rows_are_trained_on_in_chunks_by_lbfgs(monkeypatch, link):
     assert np.allclose(parts.history_["train_loss"], whole.history_["train_loss"], rtol=1e-6)
     assert np.allclose(parts.history_["validation_loss"], whole.history_["validation_loss"], rtol=1e-6)
     assert np.allclose(parts.predict_proba(X), whole.predict_proba(X), atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("form", ["dense", "sparse", "stream"])
+@pytest.mark.parametrize("constant", [1e22, -1e22, 0.1, [1e22, np.nextafter(1e22, np.inf)]])
+def test_a_constant_does_no_harm_whatever_its_size(constant, form, dtype):
+    """Also not if it is one only up to rounding, in double precision."""
+    X, y = load_breast_cancer(return_X_y=True)
+    X, y = X[::2, :5].astype(dtype), y[::2]
+    column = np.resize(constant, len(X)).astype(dtype)
+    # a sparse one, which is not centered, is a second intercept
+    reference = np.column_stack([X, np.ones_like(column)]) if form == "sparse" else X
+    probabilities = []
+    for table in (reference, np.column_stack([X, column])):
+        clf = MultinomialLogisticClassifier(alpha=1e-2, random_state=0)
+        if form == "stream":
+            clf.set_params(max_epochs=5).fit_stream((table, y))
+        else:
+            clf.fit(scipy.sparse.csr_array(table) if form == "sparse" else table, y)
+        probabilities.append(clf.predict_proba(table))
+    np.testing.assert_allclose(probabilities[1], probabilities[0], atol=1e-4 if dtype == np.float32 else 1e-6)
 
 
 @pytest.mark.parametrize("make", [np.asarray, scipy.sparse.csr_array])

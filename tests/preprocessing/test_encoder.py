@@ -214,6 +214,30 @@ def test_numbers_with_leading_zeros():
     assert TableEncoder(categorical=["zip"]).fit(table).notes_ == []
 
 
+@pytest.mark.parametrize("part", [40, 13])
+@pytest.mark.parametrize("first", [2**60, 10**22])
+@pytest.mark.parametrize("kind", [int, str])
+def test_whole_numbers_that_double_precision_cannot_tell_apart(kind, first, part):
+    """As numbers, codes would all be the same, and so would identifiers; those of a part need not tell."""
+    ids, codes = [kind(first + row) for row in range(40)], [kind(first + row % 3) for row in range(40)]
+    table = pd.DataFrame({"id": ids, "code": codes, "a": np.arange(40) % 7})
+    encoder = TableEncoder()
+    for start in range(0, 40, part):
+        encoder.partial_fit(table[start : start + part].infer_objects())
+    assert [column.kind for column in encoder.columns_] == ["identifier", "categories", "number"]
+    assert encoder.columns_[1].categories == tuple(str(first + code) for code in range(3))
+    assert encoder.transform(table)[:4, :3].tolist() == [[1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 0, 0]]
+    said = rf"'code' holds numbers too long to be told apart in .*, such as '{first}', .*astype\(\{{'code': float\}}\)"
+    with pytest.warns(UserWarning, match="'id' is left out"), pytest.warns(UserWarning, match=said):
+        TableEncoder().fit(table)
+
+
+@pytest.mark.parametrize("numbers", [2**60 + 10**9 * np.arange(40), np.repeat(2**60, 40), 2.0**60 + np.arange(40)])
+def test_long_numbers_that_stay_different_are_numbers(numbers):
+    """Such as nanoseconds since 1970; fractions have no more digits than double precision."""
+    assert TableEncoder().fit(pd.DataFrame({"a": numbers})).columns_[0].kind == "number"
+
+
 def test_names_are_distinct():
     table = pd.DataFrame({"a": list("xxyyzw") + ["(other)"] * 3, "a=x": range(9)})
     names = TableEncoder(max_categories=4).fit(table).get_feature_names_out().tolist()
@@ -259,17 +283,62 @@ def test_forged_encoders(change, message):
         TableEncoder.from_state(saved)
 
 
-@pytest.mark.parametrize("days", [
-    ["5/31/24", "2024-06-01"], ["31-May-2024", "2 June 2024"], ["31.05.2024", "31.06.2024"], ["31.05.2024", "05/31/2024"],
+@pytest.mark.parametrize(("days", "named"), [
+    (["5/31/24", "2024-06-01"], "5/31/24"),
+    (["31-May-2024", "2 June 2024"], "31-May-2024"),
+    (["31.05.2024", "31.06.2024"], "31.06.2024"),
+    (["31.05.2024", "05/31/2024"], "05/31/2024"),
+    ([*(f"2024-06-{day}" for day in range(10, 26)), *(f"2024-06-{day}" for day in range(31, 35))], "2024-06-31"),
 ])  # fmt: skip
-def test_dates_of_another_form_are_named(days):
+def test_dates_of_another_form_are_named(days, named):
     table = pd.DataFrame({"day": days * 3})
-    with pytest.warns(
-        UserWarning, match="column 'day' seems to hold dates, such as .*, but only those written as 2024-05-31"
-    ):
+    with pytest.warns(UserWarning, match=f"column 'day' seems to hold dates, but '{named}' is not read as one"):
         encoder = TableEncoder().fit(table)
     assert encoder.columns_[0].kind == "categories"
     assert TableEncoder(categorical=["day"]).fit(table).notes_ == []
+
+
+@pytest.mark.parametrize("part", [24, 7])
+@pytest.mark.parametrize(("days", "word"), [
+    ([f"{day}/02/2023" for day in range(10, 32)], "29/02/2023"),
+    ([f"2023-03-{day}" for day in range(10, 32)] + ["unknown"], "unknown"),
+    ([f"2023-03-{day}" for day in range(10, 32)] + ["0000-00-00"], "0000-00-00"),
+    ([f"{day}.03.2023 12:00" for day in range(10, 32)] + ["03/13/2023"], "03/13/2023"),
+])  # fmt: skip
+def test_a_stray_text_among_dates(days, word, part):
+    """It would make categories of all of them; as among numbers, it is an error, in whichever rows it stands."""
+    for order in (days, days[::-1]):
+        encoder = TableEncoder()
+        for start in range(0, len(order), part):
+            encoder.partial_fit(pd.DataFrame({"day": order[start : start + part], "a": 1.0}))
+        with pytest.raises(
+            ValueError, match=rf"'day' holds dates, and the text .*'{word}' \(1\).*; if that stands for"
+        ) as e:
+            encoder.columns_  # noqa: B018
+        assert "na_values=" in str(e.value)
+    kept = TableEncoder(categorical=["day"]).fit(pd.DataFrame({"day": days}))
+    assert kept.columns_[0].kind == "categories"
+    some = pd.DataFrame({"day": days}).assign(a=1.0).replace(["29/02/2023", "30/02/2023", "31/02/2023", word], None)
+    column = TableEncoder().fit(some).columns_[0]
+    assert column.is_date
+    assert column.gaps in (1, 3)
+
+
+@pytest.mark.parametrize("part", [30, 7])
+@pytest.mark.parametrize(("change", "said"), [
+    ({}, True), ({0: np.nan}, True), ({5: 20230230}, False), ({5: 20231301}, False), ({5: 20230101.5}, False),
+    ({5: 18990101}, False), (dict.fromkeys(range(25), 20230101), False),
+])  # fmt: skip
+def test_dates_written_as_numbers_are_named(change, said, part):
+    days = pd.Series(20240201.0 + np.arange(30) % 29)  # a leap year
+    days[list(change)] = list(change.values())
+    encoder = TableEncoder()
+    for start in range(0, 30, part):
+        encoder.partial_fit(pd.DataFrame({"day": days[start : start + part]}))
+    assert encoder.columns_[0].kind == "number"
+    notes = [note for note in encoder.notes_ if "'day' seems to hold dates written as numbers, such as 202" in note]
+    assert len(notes) == said
+    assert not said or "Write them as 2024-02-01 to use them as dates." in notes[0]
 
 
 @pytest.mark.parametrize(("days", "kind", "iso"), [
@@ -393,7 +462,7 @@ UNFIT = {
     "all missing": ({"a": [None, None]}, "no column to learn from: 'a' .no values."),
     "all different": ({"a": [f"n{i}" for i in range(30)]}, "'a' .nearly all values are different."),
     "infinite": ({"a": [1.0, np.inf]}, "column 'a' holds an infinite value in row 1 .from 0.; replace it"),
-    "mixed types": ({"a": pd.Series([1, "x", 2.5], dtype=object)}, "'a' holds values of type int and str and float"),
+    "mixed types": ({"a": pd.Series([1, "x", 2.5], dtype=object)}, "int and str and float .'x'., .*na_values='x'; or conv"),
     "lists": ({"a": pd.Series([[1], [2]], dtype=object)}, "'a' holds values of type list"),
     "bytes": ({"a": pd.Series([b"x", b"y"], dtype=object)}, "'a' holds values of type bytes"),
     "durations": ({"a": pd.to_timedelta([1, 2], "D")}, "'a' is of type timedelta.*; convert it"),
@@ -407,6 +476,8 @@ UNFIT = {
     "prices": ({"a": ["$1.50", "$2", "-$3,000.00"]}, r"'a' holds numbers with a sign, such as '\$1.50'; remove the sign"),
     "percentages": ({"a": ["1.5 %", "2%", "0"]}, "'a' holds numbers with a sign, such as '1.5 %'; remove the sign"),
     "numbers as text": ({"a": ["1", "2"]}, "'a' holds numbers as text, such as '1'; convert"),
+    "numbers with points as text": ({"a": ["1", "2.25"]}, "'a' holds numbers as text, such as '1'; convert"),
+    "perhaps thousands": ({"a": ["1", "2.250"]}, "such as '2.250'; .* decimal=',' and thousands='.' if points separate thou"),
     "two of a name": (pd.DataFrame([[1, 2]], columns=["a", "a"]), "more than one column 'a'"),
     "no rows": ({"a": []}, "at least 1 row"),
     "no columns": (pd.DataFrame(index=[0, 1]), "at least one column"),
@@ -472,7 +543,9 @@ def test_a_column_that_is_missing():
 @pytest.mark.parametrize(("options", "message"), [
     ({"categorical": ["town"]}, "categorical names 'town', but there is no such column; there are"),
     ({"max_categories": 1}, "'max_categories' parameter of TableEncoder must be an int"),
+    ({"categorical": ["city"]}, "column 'city' holds values of type list, which are not text; convert"),
 ])  # fmt: skip
 def test_parameters(options, message):
+    table = pd.DataFrame(FITTED)
     with pytest.raises(ValueError, match=message):
-        TableEncoder(**options).fit(pd.DataFrame(FITTED))
+        TableEncoder(**options).fit(table.assign(city=[[1, 2], [3, 4]]) if "city" in message else table)

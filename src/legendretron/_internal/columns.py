@@ -107,6 +107,12 @@ def too_large(wrong: np.ndarray, names: Sequence[str] | None, measure: str, how:
     return ValueError(f"{name} of {spell('X')} has values too {how} to take a {measure} of; scale it, or leave it out.")
 
 
+def check_collected(name: str, table: Any) -> None:
+    """Raise a ``ValueError`` for a lazy frame, as of polars, which is a query and has no rows yet."""
+    if type(table).__name__ == "LazyFrame" and hasattr(table, "collect"):
+        raise ValueError(f"{name} is a lazy frame, which has no rows before it is collected; give {name}.collect().")
+
+
 def is_number(text: str | bytes) -> bool:
     """Whether a text can be read as a number."""
     try:

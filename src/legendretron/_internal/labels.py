@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from legendretron._internal.columns import check_collected
+
 #: Rows, and groups of texts, that a message names.
 _MOST_NAMED = 3
 
@@ -57,6 +59,7 @@ def holds_dates(values: np.ndarray) -> bool:
 
 def check_labels(y: Any) -> None:
     """Raise a ``ValueError`` for labels of which some are missing, or some text and some not; says where, and what to do."""
+    check_collected("y", y)
     found = missing_labels(y)
     missing = np.flatnonzero(found)
     if len(missing) and found.ndim == 1:  # who validates the shape says what is wrong with another

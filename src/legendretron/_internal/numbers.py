@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -36,6 +36,26 @@ def _pattern(decimal: str, thousands: str | None) -> re.Pattern[str]:
     return re.compile(f"[+-]?(?:(?:{grouped}[0-9]+)(?:{mark}[0-9]*)?|{mark}[0-9]+)(?:[eE][+-]?[0-9]+)?")
 
 
+#: Up to here a double holds every integer.
+EXACT = 2.0**53
+#: Least share of different whole numbers that must stay different in double precision.
+_DIFFERENT = 0.9
+
+
+def lose_digits(whole_numbers: Iterable[Any]) -> bool:
+    """Whether different whole numbers, or texts of such, are so long that many are the same in double precision.
+
+    Then they are names, as those of orders, rather than amounts.
+
+    Examples
+    --------
+    >>> lose_digits([10**22, 10**22 + 1]), lose_digits(["10000000000000000000000", "20000000000000000000000"])
+    (True, False)
+    """
+    different = set(whole_numbers)
+    return len({float(number) for number in different}) < _DIFFERENT * len(different)
+
+
 class Marks(NamedTuple):
     """How numbers are written: decimal mark, and what separates thousands."""
 
@@ -53,6 +73,8 @@ class Marks(NamedTuple):
         return written_numbers(texts, *self)
 
 
+#: How numbers are written in most programs.
+PLAIN = Marks(".")
 #: Ways to write numbers that are not read by default. A comma alone is a decimal mark.
 _OTHER = (
     Marks(","),
@@ -65,16 +87,20 @@ _OTHER = (
 )
 
 
-def marks_of(texts: list[str]) -> Marks | None:
-    """Return the way in which most texts are numbers, if they are in more than without marks between thousands.
+def marks_of(texts: list[str], known: Marks = PLAIN) -> Marks | None:
+    """Return the way in which most texts are numbers, if more of them are than in the way that they were read.
 
     Examples
     --------
     >>> marks_of(["1.234,56", "12,5", "?"]), marks_of(["1,5"]), marks_of(["1.5", "x"])
     (Marks(decimal=',', thousands='.'), Marks(decimal=',', thousands=None), None)
+    >>> marks_of(["3.432"], Marks(","))
+    Marks(decimal=',', thousands='.')
     """
-    best, most = None, int(np.isfinite(written_numbers(texts)).sum())
+    best, most = None, int(np.isfinite(known.numbers(texts)).sum())
     for marks in _OTHER:
+        if known.decimal == "," != marks.decimal:  # which was given, or found in other columns
+            continue
         count = int(np.isfinite(marks.numbers(texts)).sum())
         if count > most:
             best, most = marks, count

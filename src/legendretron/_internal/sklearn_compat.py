@@ -21,7 +21,7 @@ from sklearn.utils._param_validation import StrOptions as StrOptions
 from sklearn.utils._param_validation import make_constraint
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
-from legendretron._internal.columns import is_number
+from legendretron._internal.columns import check_collected, is_number
 from legendretron._internal.labels import check_labels, holds_dates, missing_labels
 from legendretron._internal.parameters import ParameterError
 from legendretron._internal.sparse import check_sparse
@@ -77,6 +77,7 @@ class Classifier(ClassifierMixin):  # type: ignore[misc]
 def check_features(estimator: Any, X: Any, *y: Any, **options: Any) -> Any:
     """Return what scikit-learn's ``validate_data`` does; where text, dates or gaps are the reason why it fails, say so."""
     check_sparse("X", X)
+    check_collected("X", X)
     try:
         if _has_dates(X):
             raise TypeError("dates would become nanoseconds")  # silently, by validate_data

@@ -27,6 +27,7 @@ from legendretron.cli.command_options import (
     ReproduceOptions,
     SuspiciousOptions,
 )
+from legendretron.cli.errors import UsageError
 from legendretron.cli.options import declarations, option_names, output_option, wrong
 from legendretron.cli.terminal import Terminal
 
@@ -57,7 +58,7 @@ def register(app: typer.Typer, name: str, kind: type[Any]) -> None:
         terminal = Terminal(json=json, quiet=quiet)
         with (
             terminal.warnings_as_lines(),
-            readable_data(given) as readable,
+            readable_data(given, terminal) as readable,
             np.printoptions(legacy="1.25"),  # numbers in messages without their types
             spelling(lambda field: called.get(field, _OPTIONS.get(field)), _quote_option),
         ):
@@ -103,8 +104,11 @@ def unwrap_paragraphs(text: str) -> str:
 
 
 @contextmanager
-def readable_data(options: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the options of a command; if DATA is ``-``, with a temporary copy of standard input, as CSV by default."""
+def readable_data(options: dict[str, Any], terminal: Terminal) -> Iterator[dict[str, Any]]:
+    """Yield the options of a command; if DATA is ``-``, with a temporary copy of standard input, as CSV by default.
+
+    Messages do not name the copy.
+    """
     if options.get("data") != Path("-"):
         yield options
         return
@@ -114,10 +118,15 @@ def readable_data(options: dict[str, Any]) -> Iterator[dict[str, Any]]:
         path = Path(folder, "standard input")
         with path.open("wb") as file:
             shutil.copyfileobj(sys.stdin.buffer, file)
+        terminal.renamed[repr(str(path))] = "standard input"
         try:
             yield {**options, "data": path, "format": options.get("format") or "csv"}
-        except ValueError as error:
-            raise ValueError(str(error).replace(repr(str(path)), "standard input")) from error
+        except UsageError as error:
+            error.message = terminal.rename(error.message)  # type: ignore[attr-defined]
+            raise
+        except (ValueError, ImportError) as error:
+            kind = ImportError if isinstance(error, ImportError) else ValueError
+            raise kind(terminal.rename(str(error))) from error
 
 
 # shell completion would start Python at every press of the Tab key

@@ -111,7 +111,7 @@ class FitOptions(EstimatorOptions, LabeledTableOptions):
 
     Columns may contain numbers, text, dates (such as 2024-05-31, 31.05.2024 or 05/31/2024) or true and false, with missing
     values. The summary says how each column was encoded, and the model file stores it. Numbers with leading zeros, such as
-    postal codes, are categories: see --numeric. Model files are safe to share: loading them runs no code.
+    postal codes, and very long ones are categories: see --numeric. Model files are safe to share: loading them runs no code.
 
     Tables larger than memory are read in batches: see --stream. Penalties are then chosen on a sample of the rows, and
     missing values are only filled in if some columns are text.
@@ -136,8 +136,8 @@ class FitOptions(EstimatorOptions, LabeledTableOptions):
         "for several. Other text is treated as categories anyway."
     )
     numeric: list[str] | None = data_option(
-        "Column to treat as numbers although they are written with leading zeros, such as 007; repeat for several. In text "
-        "files, such columns are categories by default."
+        "Column to treat as numbers although they are written with leading zeros, such as 007, or are too long to be told "
+        "apart in double precision; repeat for several. By default, these are categories."
     )
     max_categories: int = data_option(
         "Maximum number of categories of a column: the most frequent ones, and one for all others.",
@@ -185,6 +185,8 @@ class PredictOptions(TableOptions):
     Probabilities are those of labels recorded like the training labels, or of true ones: see fit --label-noise.
 
     --sets 0.9 adds sets of classes that contain the label in 90 % of the rows.
+
+    With --missing drop-rows, a column row_from_0 has the number of each row in DATA, counted from 0.
     """
 
     model: Path = any_model_argument()

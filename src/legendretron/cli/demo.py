@@ -25,7 +25,7 @@ from legendretron._internal.extras import import_extra
 from legendretron.accelerate.predictions import row_probabilities
 from legendretron.cli.command_options import DemoOptions
 from legendretron.cli.evaluate import write_reliability
-from legendretron.cli.outputs import check_writable
+from legendretron.cli.outputs import check_is_named, check_writable
 from legendretron.cli.summaries import choice_of, write_tuning
 from legendretron.cli.terminal import Terminal, grid
 from legendretron.diagnostics.scores import scores_of
@@ -58,6 +58,7 @@ _DATA: dict[str, tuple[str, Callable[..., Any]]] = {
 def demo(terminal: Terminal, options: DemoOptions) -> None:
     """See :class:`~legendretron.cli.command_options.DemoOptions`."""
     import_extra("matplotlib", "drawing", "plots")
+    check_is_named("--out", options.out)
     reliability, tuning = options.out / "reliability.png", options.out / "tuning.png"
     for picture in (reliability, tuning):
         check_writable(picture)

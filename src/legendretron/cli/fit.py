@@ -328,7 +328,7 @@ def _encode(table: Table, categorical: list[str], max_categories: int) -> tuple[
     check_named("--categorical", categorical, table)
     check_finite(table)
     encoder = TableEncoder(categorical=categorical, max_categories=max_categories)
-    with naming_data(table.path):
+    with naming_data([table.path], lambda: [table]):
         encoder.set_output(transform="pandas").fit(table.X)
     return dataclasses.replace(table, X=encoder.transform(table.X)), encoder
 
@@ -367,7 +367,8 @@ def _summary(
     estimator: LinearLinkClassifier, scores: FitScores, model: Model, seconds: float, out: Path
 ) -> dict[str, Any]:
     held_out: dict[str, Any] | None = None
-    if hasattr(estimator, "oof_score_"):  # of networks, all rows are held out by turns
+    of_networks = isinstance(estimator, LegendreNetClassifier)
+    if of_networks:  # all rows are held out by turns
         loss = estimator.linear_log_loss_ if estimator.is_linear_ else estimator.network_log_loss_
         held_out = {"share": 1.0, "log_loss": loss, "accuracy": estimator.oof_score_, "epoch": None}
     elif estimator.early_stopping and np.isfinite(estimator.history_["validation_loss"]).any():
@@ -393,7 +394,8 @@ def _summary(
         "leading_share": scores.leading_share,
         # a fit to shares that finds no wrong labels says nothing about the votes behind them
         "label_noise": None if noise and scores.leading_share and not noise["rate"] else noise,
-        "epochs": estimator.n_iter_,
+        "epochs": None if of_networks else estimator.n_iter_,
+        "steps": estimator.n_iter_ if of_networks else None,
         "log_loss": scores.log_loss,
         "accuracy": scores.accuracy,
         "held_out": held_out,
@@ -414,7 +416,7 @@ def _view(summary: dict[str, Any]) -> Any:
         of_them = f", {summary['rows_without_label']:,} without a label" if summary["rows_without_label"] else ""
         table.add_row("rows left out", f"{summary['rows_left_out']:,}{of_them}")
     table.add_row("classes", f"{len(summary['classes'])}: {join_texts(map(str, summary['classes']), most=6)}")
-    table.add_row("steps" if summary["model"] == "network" else "epochs", str(summary["epochs"]))
+    table.add_row(*next((unit, str(summary[unit])) for unit in ("epochs", "steps") if summary[unit] is not None))
     noise = summary["label_noise"]
     as_they_are = " (recorded labels, predicted true ones)" if noise and noise["predicted"] == "true labels" else ""
     table.add_row(f"accuracy, log-loss on the training rows{as_they_are}", scores(summary))

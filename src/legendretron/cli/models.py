@@ -17,6 +17,7 @@ from legendretron._internal.artifacts import read_kind
 from legendretron._internal.columns import quoted
 from legendretron._internal.extras import pandas
 from legendretron._internal.labels import label_text, similar_texts
+from legendretron._internal.numbers import PLAIN
 from legendretron.cli.options import LabeledTableOptions, wrong
 from legendretron.cli.outputs import check_no_input
 from legendretron.cli.terminal import Terminal
@@ -26,7 +27,9 @@ from legendretron.datasets.tables import (
     TableParts,
     as_matrix,
     as_numbers,
+    check_numbers,
     find_parts,
+    numbers_among,
     read_in_chunks,
 )
 from legendretron.datasets.text_form import numbers_in
@@ -227,7 +230,11 @@ def _columns_for(model: Model, path: Path, target: str | None, format: str) -> d
 
 def _ready(model: Model, table: Table) -> Table:
     """A table that was read for a model, after a check of the number of its columns; numbers unless it is to be encoded."""
-    if _find_table_classifier(model) is not None:
+    if (encoded := _find_table_classifier(model)) is not None:
+        if table.marks != PLAIN:  # the encoder does not know how the numbers in text are written
+            there = numbers_among(table)
+            columns = [column.name for column in encoded.encoder_.columns_ if column.kind == "number"]
+            check_numbers(table, [name for name in columns if name not in there])
         return table
     names = None if hasattr(model, "feature_names_in_") else table.feature_names
     if names is not None and len(names) != model.n_features_in_:
@@ -241,7 +248,7 @@ def _ready(model: Model, table: Table) -> Table:
 def weights_of(table: Table, column: str) -> np.ndarray:
     """Return the weights of rows from a column that :func:`tables_for` has kept."""
     kept = table.kept[column]
-    numbers = pandas.to_numeric(kept, errors="coerce") if table.form is None else numbers_in(kept, table.form)
+    numbers = pandas.to_numeric(kept, errors="coerce") if table.form is None else numbers_in(kept, table.marks)
     weights: np.ndarray = numbers.to_numpy(dtype=np.float64, na_value=np.nan)
     bad = ~(np.isfinite(weights) & (weights >= 0))
     if bad.any():

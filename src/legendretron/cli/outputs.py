@@ -37,6 +37,7 @@ def check_outputs(
     for option, path in outputs.items():
         if path is None:
             continue
+        check_is_named(option, path)
         ends, own = out_ends if option == "--out" else _ENDS.get(option, ()), path.suffix.lower()
         if ends and own not in ends:
             raise wrong(option, f"{str(path)!r} must end in {' or '.join(ends)}.")
@@ -46,7 +47,18 @@ def check_outputs(
             import_extra("pyarrow", "writing Parquet", "cli")
         check_no_input({option: path}, taken)
         taken[option] = path
+        # not created, as folders of results are: the name of a file is more often misspelled
+        folder = Path(os.path.realpath(path)).parent
+        there = next(known for known in (folder, *folder.parents) if known.exists())
+        if there != folder and there.is_dir():
+            raise ValueError(f"there is no folder {str(folder)!r} for {path.name!r}; create it, or write elsewhere.")
         check_writable(path)
+
+
+def check_is_named(option: str, path: Path) -> None:
+    """Raise a usage error for ``-``, standard output, where a file or a folder is written."""
+    if path == Path("-"):
+        raise wrong(option, "'-' is standard output, but this needs a name.")
 
 
 def check_no_input(outputs: Mapping[str, Path | None], inputs: Mapping[str, Path]) -> None:
@@ -105,7 +117,7 @@ def naming(path: Path) -> Iterator[None]:
 
 
 def write_output(path: Path, content: bytes) -> None:
-    """Write a file atomically; missing folders are created."""
+    """Write a file atomically."""
     with naming(path):
         write_atomically(path, content)
 

@@ -19,11 +19,14 @@ from legendretron.cli.models import (
     probabilities,
     tables_for,
 )
-from legendretron.cli.options import wrong
+from legendretron.cli.options import Missing, wrong
 from legendretron.cli.outputs import TABLES, check_outputs, file_or_none, frames_to, json_columns
 from legendretron.cli.terminal import Terminal, grid
 from legendretron.datasets.tables import Table
 from legendretron.preprocessing.drift import DriftWatch
+
+#: Parts of the result that are no columns.
+_OF_ALL_ROWS = ("rows", "rows_left_out", "drift")
 
 
 def predict(terminal: Terminal, options: PredictOptions) -> None:
@@ -36,13 +39,15 @@ def predict(terminal: Terminal, options: PredictOptions) -> None:
         _check_sets(estimator, options)
     parts = find_table(data, options.format, options.stream, {"--out": out})
     watch, left_out = DriftWatch(), LeftOut()
-    counts, names, columns = Counter[Any](), list[str](), dict[str, list[Any]]()
+    counts, names, columns, begun = Counter[Any](), list[str](), dict[str, list[Any]](), 0
     with frames_to(out) as write:
         for table in tables_for(estimator, parts, None, **options.reading, keep=options.keep or ()):
+            first, n = begun, table.X.shape[0]
+            begun += n + table.left_out
             left_out.add(table)
-            if table.X.shape[0] == 0:
+            if n == 0:
                 continue
-            frame = _predictions(estimator, table, options, terminal, watch)
+            frame = _predictions(estimator, table, options, terminal, watch, first)
             counts.update(frame["prediction"])
             names = list(frame)
             if out is None and terminal.json:
@@ -53,7 +58,7 @@ def predict(terminal: Terminal, options: PredictOptions) -> None:
         if not names:
             raise ValueError("there is no row to predict.")
     left_out.tell(terminal)
-    payload = {"rows": sum(counts.values()), "drift": terminal.drift(watch.found)}
+    payload = {"rows": sum(counts.values()), "rows_left_out": left_out.total, "drift": terminal.drift(watch.found)}
     if out is None:
         terminal.result({**payload, **columns})
         return
@@ -80,13 +85,18 @@ def _check_sets(estimator: Any, options: PredictOptions) -> None:
         raise wrong("--sets", reason) from error
 
 
-def _predictions(estimator: Any, table: Table, options: PredictOptions, terminal: Terminal, watch: DriftWatch) -> Any:
-    """Predictions for the rows of a table, after the columns to keep."""
+def _predictions(
+    estimator: Any, table: Table, options: PredictOptions, terminal: Terminal, watch: DriftWatch, first: int
+) -> Any:
+    """Predictions for the rows of a table, the first of which is row ``first`` of DATA, after the columns to keep."""
     numbers = np.empty(table.X.shape[0], dtype=np.intp)
     for rows, log_p in log_probability_parts(estimator, table, watch):
         numbers[rows] = log_p.argmax(1)
     columns: dict[str, Any] = {} if table.kept is None else {name: table.kept[name].array for name in table.kept}
-    predicted: dict[str, Any] = {"prediction": estimator.classes_[numbers]}
+    predicted: dict[str, Any] = {}
+    if options.missing == Missing.drop_rows:  # or else nobody could tell which rows these are
+        predicted["row_from_0"] = first + table.numbers_of(np.arange(len(numbers))) - table.first_row
+    predicted["prediction"] = estimator.classes_[numbers]
     if options.proba or options.sets is not None:
         p = probabilities(estimator, table)
         if options.proba:
@@ -94,6 +104,6 @@ def _predictions(estimator: Any, table: Table, options: PredictOptions, terminal
         if options.sets is not None:
             sets = estimator.set_calibration_.predict(p, options.sets)
             predicted |= {f"set({label})": own for label, own in zip(estimator.classes_, sets.T, strict=True)}
-    if twice := [name for name in columns if name in predicted or (name in ("rows", "drift") and terminal.json)]:
+    if twice := [name for name in columns if name in predicted or (name in _OF_ALL_ROWS and terminal.json)]:
         raise wrong("--keep", f"{twice[0]!r} is the name of a column of predictions.")
     return pandas.DataFrame(columns | predicted)

@@ -17,7 +17,7 @@ from legendretron._internal.provenance import provenance
 from legendretron._internal.validation import check_device
 from legendretron.cli.command_options import Backend, ReproduceOptions
 from legendretron.cli.options import find_given, wrong, wrong_usage_of
-from legendretron.cli.outputs import check_writable, naming
+from legendretron.cli.outputs import check_is_named, check_writable, naming
 from legendretron.cli.terminal import Terminal, grid
 from legendretron.experiments import Experiment, Resources, Sweep, render, sweep
 from legendretron.experiments.runner import Finished, code_of
@@ -74,6 +74,7 @@ def reproduce(terminal: Terminal, options: ReproduceOptions) -> None:
     asked = _select_experiments(options)
     data, epochs, out = options.data, options.epochs, options.out
     device = str(check_device(options.device))
+    check_is_named("--out", out)
     if data is not None and not data.expanduser().is_dir():
         raise wrong("--data", f"there is no folder {str(data)!r}.")
     if options.address is not None and options.backend is Backend.loky:

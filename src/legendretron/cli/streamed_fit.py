@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import nullcontext, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from legendretron.cli.models import LeftOut
 from legendretron.cli.summaries import FitScores, check_named, naming_data, warn_of_similar_labels
 from legendretron.cli.terminal import Terminal
 from legendretron.datasets.streams import bad_rows, batch_of, keep_rows, open_source, text_files
+from legendretron.datasets.table_files import TYPED
 from legendretron.datasets.tables import (
     Table,
     TableParts,
@@ -32,6 +33,7 @@ from legendretron.estimators.base import LinearLinkClassifier
 from legendretron.estimators.stream_fit import SAMPLE_ROWS
 from legendretron.preprocessing import TableEncoder
 from legendretron.preprocessing.drift import DriftWatch
+from legendretron.preprocessing.statistics import StrayTextError
 from legendretron.streaming import Batch, BlockSource, Source, scan
 from legendretron.streaming.source import ROWS_OF_A_FILE, CompleteRows, RowCheck, read_ahead
 
@@ -48,23 +50,28 @@ class EncodedSource(BlockSource):
         self._parts, self._target, self._options, self.encoder = parts, target, options, encoder
         self._skips, self.n_blocks = skip_bad_rows > 0, len(parts.files)
         self.left_out, self.forms = LeftOut(), dict[Path, TextForm | None]()
-        for path in parts.files:
-            for table in self._tables(path, {}):
-                self.forms[path] = table.form
-                self.left_out.add(table)
-                if table.X.shape[0] == 0:
-                    continue
-                try:
-                    check_finite(table)
-                    encoder.partial_fit(table.X)
-                except ValueError as error:
-                    if repr(str(path)) in str(error):
-                        raise
-                    _, words = without_faults(table.X, None, options.get("numbers", ()), table.form)
-                    where = f", {table.place_of(min(words))}" if words else ""
-                    raise ValueError(f"{str(path)!r}{where}: {error}") from error
-        with naming_data(parts.files[0]):
+        with naming_data(parts.files, lambda: (table for path in parts.files for table in self._tables(path, {}))):
+            for path in parts.files:
+                for table in self._tables(path, {}):
+                    self.forms[path] = table.form
+                    self.left_out.add(table)
+                    if table.X.shape[0]:
+                        self._learn(table, options.get("numbers", ()))
             self.feature_names = tuple(encoder.get_feature_names_out())
+
+    def _learn(self, table: Table, numbers: Sequence[str]) -> None:
+        """Fit the encoder to the rows of a table; columns of ``numbers`` should hold nothing else."""
+        try:
+            check_finite(table)
+            self.encoder.partial_fit(table.X)
+        except StrayTextError:  # may be in rows before these
+            raise
+        except ValueError as error:
+            if repr(str(table.path)) in str(error):
+                raise
+            _, words = without_faults(table.X, None, numbers, table.form)
+            where = f", {table.place_of(min(words))}" if words else ""
+            raise ValueError(f"{str(table.path)!r}{where}: {error}") from error
 
     def _tables(self, path: Path, faults: dict[int, str]) -> Iterator[Table]:
         one_file = TableParts((path,), self._parts.format)
@@ -114,7 +121,7 @@ def fit_in_batches(
         )  # fmt: skip
     if options.label_noise is not None:
         set_noise(scan(source, skip_bad_rows=skip_bad_rows).classes)
-    with naming_data(parts.files[0]) if len(parts.files) == 1 else nullcontext():
+    with naming_data(parts.files):
         estimator.fit_stream(source, skip_bad_rows=skip_bad_rows)
     estimator.set_params(verbose=0)  # the progress bar is not saved with the model
     skipped = estimator.n_skipped_rows_
@@ -125,7 +132,7 @@ def fit_in_batches(
         rest = ", ..." if skipped > len(estimator.skipped_rows_) else ""
         terminal.note(f"{skipped:,} bad rows were left out: {', '.join(estimator.skipped_rows_)}{rest}")
     left_out.tell(terminal)
-    warn_of_similar_labels(estimator.classes_, parts.files[0], target, terminal)
+    warn_of_similar_labels(estimator.classes_, options.data, target, terminal)
     judged = _predict_batches(estimator, source, skipped)
     scores = FitScores.of(judged, len(estimator.classes_), skipped + left_out.incomplete, left_out.unlabelled)
     if hint := _hint(scores.rows, getattr(estimator, "link_alpha_", None), chosen=not estimator._strengths().fixed):
@@ -147,14 +154,16 @@ def _encode(terminal: Terminal, options: FitOptions, parts: TableParts) -> tuple
     # rows without a label are left out here; where they are not allowed, the passes that follow say so
     first = next(read_in_chunks(parts, target, **columns, as_text=categorical, numeric=numeric, faults={}), None)
     if first is None:
-        raise ValueError(f"{str(parts.files[0])!r} has column names but no rows with labels.")
+        raise ValueError(f"{str(options.data)!r} has column names but no rows with labels.")
     check_named("--categorical", categorical, first)
     check_named("--numeric", numeric, first)
     as_text = list(dict.fromkeys([*categorical, *codes_among(first)]))
     if first.form is not None:
         first = replace(first, X=_without_few_words(first, as_text, options.skip_bad_rows))
     whole = [name for name in whole_numbers_among(first) if name not in [*as_text, *numeric]]
-    if not as_text and has_only_numbers(first, gaps=True) and not first.X.isna().all().any():
+    # numbers that are written as text in a format with types
+    spelled = parts.format in TYPED and bool(numeric or options.decimal or options.thousands)
+    if not as_text and not spelled and has_only_numbers(first, gaps=True) and not first.X.isna().all().any():
         with suppress(ValueError):  # what is wrong with the rows is said by the passes that follow
             for note in TableEncoder().partial_fit(first.X).notes_:
                 terminal.warning(note)
@@ -162,7 +171,8 @@ def _encode(terminal: Terminal, options: FitOptions, parts: TableParts) -> tuple
     encoder = TableEncoder(categorical=categorical, max_categories=options.max_categories)
     encoded = EncodedSource(
         parts, target, encoder, skip_bad_rows=options.skip_bad_rows, numbers=numbers_among(first), **columns,
-        as_text=as_text, missing=str(options.missing), missing_labels=str(options.missing_labels), whole=whole,
+        as_text=as_text, numeric=numeric or None, missing=str(options.missing),
+        missing_labels=str(options.missing_labels), whole=whole,
     )  # fmt: skip
     for note in encoder.notes_:
         terminal.warning(note)

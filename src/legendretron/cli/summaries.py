@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,6 +17,7 @@ from legendretron._internal.parameters import ParameterError
 from legendretron.cli.options import wrong
 from legendretron.cli.outputs import PICTURES, frames_to, write_picture
 from legendretron.cli.terminal import Terminal, grid
+from legendretron.preprocessing.statistics import StrayTextError
 
 if TYPE_CHECKING:
     from legendretron.datasets.tables import Table
@@ -129,16 +130,23 @@ def check_named(option: str, columns: Sequence[str], table: Table) -> None:
 
 
 @contextmanager
-def naming_data(path: Path) -> Iterator[None]:
-    """Say in errors about the data which file they are of."""
+def naming_data(files: Sequence[Path], tables: Callable[[], Iterable[Table]] = lambda: ()) -> Iterator[None]:
+    """Say in errors about the data which file they are of, if there is only one.
+
+    Where there is a stray text, say in which of the tables it is, and where.
+    """
     try:
         yield
     except ParameterError:
         raise
     except ValueError as error:
-        if repr(str(path)) in str(error):
+        if isinstance(error, StrayTextError):
+            for table in tables():
+                if len(rows := np.flatnonzero([value == error.text for value in table.X[error.column]])):
+                    raise ValueError(f"{str(table.path)!r}, {table.place_of(int(rows[0]))}: {error}") from error
+        if len(files) > 1 or repr(str(files[0])) in str(error):
             raise
-        raise ValueError(f"{str(path)!r}: {error}") from error
+        raise ValueError(f"{str(files[0])!r}: {error}") from error
 
 
 def warn_of_similar_labels(classes: Any, path: Path, target: str | None, terminal: Terminal) -> None:

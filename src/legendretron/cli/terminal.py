@@ -46,11 +46,18 @@ class Terminal:
 
     def __init__(self, *, json: bool = False, quiet: bool = False) -> None:
         self.json, self.quiet = json, quiet
+        self.renamed: dict[str, str] = {}  #: what messages call files, by how errors of the library quote them
+
+    def rename(self, text: str) -> str:
+        """Return a message with other names for files that were renamed."""
+        for quoted, name in self.renamed.items():
+            text = text.replace(quoted, name)
+        return text
 
     def note(self, text: str) -> None:
         """Print a note."""
         if not self.quiet:
-            print(one_line(text), file=sys.stderr, flush=True)
+            print(one_line(self.rename(text)), file=sys.stderr, flush=True)
 
     def warning(self, text: str) -> None:
         """Print a warning."""

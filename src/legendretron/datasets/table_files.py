@@ -24,6 +24,7 @@ from legendretron.datasets.text_form import (
     clean_frame,
     clean_names,
     marks_for,
+    text_of_codes,
     type_text,
 )
 
@@ -34,7 +35,7 @@ _LINES = 2**16  # of JSON that are read at once
 
 
 def _read_typed_chunks(
-    path: Path, kind: str, names: list[str], rows: int | None, keep: Sequence[str], na: Sequence[str]
+    path: Path, kind: str, names: list[str], rows: int | None, wanted: Wanted
 ) -> Iterator[tuple[Any, Any]]:
     """Data frames of so many rows at most, or one of all rows; and others of those columns that are to be kept.
 
@@ -43,13 +44,16 @@ def _read_typed_chunks(
     with _reading(path, kind), open_compressed(path) as file:
         if kind in ("parquet", "feather"):
             for table in _arrow_tables(file, kind, rows):
-                yield _split(table.rename_columns(clean_names(table.column_names)), keep)
+                yield _split(table.rename_columns(clean_names(table.column_names)), wanted)
             return
-        for frame in _json_frames(file, rows) if kind == "jsonl" else _sheet_parts(_excel_frame(path, file, na), rows):
+        whole = kind != "jsonl"
+        for frame in (
+            _sheet_parts(_excel_frame(path, file, wanted.text.na), rows) if whole else _json_frames(file, rows)
+        ):
             frame = frame.set_axis(clean_names(frame.columns), axis=1)
-            frame = frame.reindex(columns=names) if kind == "jsonl" else frame  # a line need not have all columns
-            known = [name for name in frame.columns if name in keep]
-            yield frame, frame[known] if known else None
+            frame = frame if whole else frame.reindex(columns=names)  # a line need not have all columns
+            known = [name for name in frame.columns if name in wanted.keep]
+            yield _retype_frame(frame, wanted), frame[known] if known else None
 
 
 @contextmanager
@@ -65,7 +69,8 @@ def _reading(path: Path, kind: str) -> Iterator[None]:
     except (arrow.ArrowInvalid, arrow.ArrowNotImplementedError, zipfile.BadZipFile, KeyError) as error:
         raise ValueError(f"{str(path)!r} is damaged or not {TYPED[kind]}: {error}") from error
     except ValueError as error:
-        if kind == "jsonl" and type(error) is ValueError and repr(str(path)) not in str(error):  # pandas' own
+        own = type(error) in (ValueError, UnicodeDecodeError)
+        if kind == "jsonl" and own and repr(str(path)) not in str(error):  # pandas' own
             fault = find_json_fault(path) or error
             raise ValueError(
                 f"{str(path)!r} is not JSON with an object in each line: {fault}. Write each row in a line of its own, "
@@ -177,28 +182,56 @@ def _excel_frame(path: Path, file: Any, na: Sequence[str], rows: int | None = No
                 f"{str(path)!r} has {len(book.sheet_names)} sheets, of which the first is read, {book.sheet_names[0]!r}.",
                 stacklevel=2,
             )
-        return pandas.read_excel(book, sheet_name=0, na_values=[*na], nrows=rows)
+        # as in other formats whose values have types, a text such as NA or None is one
+        return pandas.read_excel(book, sheet_name=0, na_values=["", *na], keep_default_na=False, nrows=rows)
 
 
-def _split(table: Any, keep: Sequence[str]) -> tuple[Any, Any]:
+def _split(table: Any, wanted: Wanted) -> tuple[Any, Any]:
     """A data frame of all columns, and one of those to be kept, in which integers with gaps, decimals and days stay such."""
-    known = [name for name in table.column_names if name in keep]
+    known = [name for name in table.column_names if name in wanted.keep]
     if not known:
-        return _as_frame(table), None
+        return _as_frame(table, wanted), None
     kept = table.select(known)
     for index, field in enumerate(kept.schema):
         if arrow.types.is_dictionary(field.type):
             kept = kept.set_column(index, field.name, kept.column(index).cast(field.type.value_type))
-    return _as_frame(table), kept.to_pandas(types_mapper=pandas.ArrowDtype, ignore_metadata=True)
+    return _as_frame(table, wanted), kept.to_pandas(types_mapper=pandas.ArrowDtype, ignore_metadata=True)
 
 
-def _as_frame(table: Any) -> Any:
+def _as_frame(table: Any, wanted: Wanted) -> Any:
     for index, field in enumerate(table.schema):
-        if arrow.types.is_decimal(field.type):
-            table = table.set_column(index, field.name, table.column(index).cast(arrow.float64()))
+        column = _retype_whole(field.name, table.column(index), wanted)
+        if column is None and arrow.types.is_decimal(field.type):
+            column = table.column(index).cast(arrow.float64())
+        if column is not None:
+            table = table.set_column(index, field.name, column)
     # row numbers that pandas wrote as a separate column
     extra = [name for name in table.column_names if name.startswith(_INDEX)]
     return table.drop_columns(extra).to_pandas(ignore_metadata=True)
+
+
+def _retype_whole(name: str, column: Any, wanted: Wanted) -> Any | None:
+    """A column of whole numbers as text, where they are categories, or lose digits as numbers; None if it may stay.
+
+    In columns that are to be numbers, they become those of double precision.
+    """
+    kind = column.type
+    whole = arrow.types.is_integer(kind) or (arrow.types.is_decimal(kind) and kind.scale <= 0)
+    if not whole or name == wanted.target:
+        return None
+    if name in wanted.as_text:
+        return column.cast(arrow.string())
+    if name in (wanted.numeric or ()):
+        return column.cast(arrow.float64(), safe=False)
+    return text_of_codes(column) if wanted.may_hold_codes(name) else None
+
+
+def _retype_frame(frame: Any, wanted: Wanted) -> Any:
+    """A data frame whose whole numbers have the types that they are to have."""
+    integers = [name for name in frame.columns if pandas.api.types.is_integer_dtype(frame[name].dtype)]
+    found = {name: _retype_whole(name, arrow.chunked_array([frame[name]]), wanted) for name in integers}
+    changed = {name: column.to_pandas().array for name, column in found.items() if column is not None}
+    return frame.assign(**changed) if changed else frame
 
 
 #: Formats by name, each with its file extensions.
@@ -229,9 +262,14 @@ class Wanted:
     missing: str = "impute"  #: what to do with gaps in features
     missing_labels: str = "error"  #: what to do with rows without a label
     n_features: int | None = None  #: of LIBSVM text
-    numeric: Sequence[str] | None = None  #: columns of digits with leading zeros that are numbers; None: all are
+    #: columns of digits that are numbers although they have leading zeros, or are very long; None: all are
+    numeric: Sequence[str] | None = None
     numbers: Sequence[str] = ()  #: columns in which text is a fault of the row
     whole: Sequence[str] = ()  #: columns of whole numbers so far; one with a zero before other digits is an error
+
+    def may_hold_codes(self, name: str) -> bool:
+        """Whether digits in a column may be no numbers."""
+        return self.numeric is not None and name not in self.numeric
 
     @property
     def only_kept(self) -> list[str]:
@@ -300,8 +338,8 @@ def read_frames(
     if path.is_dir():
         raise ValueError(f"{str(path)!r} is a folder; give a file in it.")
     if kind in TYPED:
-        for frame, kept in _read_typed_chunks(path, kind, header_of(path, kind), rows, wanted.keep, wanted.text.na):
-            yield FileRows(clean_frame(frame, wanted.text, wanted.texts), kept=kept)
+        for frame, kept in _read_typed_chunks(path, kind, header_of(path, kind), rows, wanted):
+            yield FileRows(clean_frame(frame, wanted.text, wanted.texts, wanted.numeric or ()), kept=kept)
         return
     file = TextFile.open(path, kind, wanted.text)
     batches = file.batches(bad_lines=bad_lines)
@@ -340,6 +378,5 @@ def _type_table(table: Any, form: TextForm, wanted: Wanted) -> FileRows:
         texts = written.pop()
         if name in wanted.keep:
             kept[name] = compute.if_else(compute.equal(texts, ""), None, texts).to_pandas().array
-        codes = wanted.numeric is not None and name not in wanted.numeric
-        columns[name] = type_text(texts, form, marks, as_text=name in as_text, codes=codes)
+        columns[name] = type_text(texts, form, marks, as_text=name in as_text, codes=wanted.may_hold_codes(name))
     return FileRows(pandas.DataFrame(columns), form, pandas.DataFrame(kept) if kept else None)

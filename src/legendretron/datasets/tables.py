@@ -6,7 +6,7 @@ import glob
 import os
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,11 +17,19 @@ import numpy as np
 from legendretron._internal.columns import check_known, choose_names, quoted
 from legendretron._internal.extras import pandas
 from legendretron._internal.labels import label_text
-from legendretron._internal.numbers import marks_of
+from legendretron._internal.numbers import EXACT, PLAIN, Marks, marks_of
 from legendretron._internal.parameters import check_choice, spell
 from legendretron.datasets.table_files import SUFFIXES, FileRows, Wanted, format_of, read_frames
 from legendretron.datasets.text_file import lines_of_rows, place_of_row
-from legendretron.datasets.text_form import GUESS, TextForm, TextOptions, numbers_and_words, numbers_in, type_columns
+from legendretron.datasets.text_form import (
+    GUESS,
+    TextForm,
+    TextOptions,
+    marks_in,
+    numbers_and_words,
+    numbers_in,
+    type_columns,
+)
 
 #: What to do with rows in which features are missing: leave that to others, leave out the rows, or raise an error.
 MISSING = ("impute", "drop-rows", "error")
@@ -31,7 +39,6 @@ MISSING_LABELS = ("error", "drop")
 _PLACES = 3  #: of missing labels that a message names
 #: What counts as a missing label, in text files and in others.
 _MARKS_ARE = {True: "empty, NA, NaN, null and the like count as such", False: "null and the empty text count as such"}
-_EXACT = 2.0**53  #: up to here a double holds every integer
 
 
 @dataclass(frozen=True)
@@ -62,6 +69,7 @@ class Table:
     kept: Any = None  #: data frame of the columns that were to be kept, as they stand in the file
     form: TextForm | None = None  #: how a CSV or TSV file is written
     first_row: int = 0  #: number of the first row in the file, if the table is a part of it
+    marks: Marks = PLAIN  #: how numbers in text are written
 
     def place_of(self, row: int) -> str:
         """Where in the file a row of the table stands: a line of text, or a row group of Parquet."""
@@ -180,9 +188,7 @@ def numbers_among(table: Table) -> list[str]:
 
 
 def codes_among(table: Table) -> list[str]:
-    """Names of the features of a text file that are digits, but no numbers, since some begin with a zero."""
-    if table.form is None:
-        return []
+    """Names of the features that are digits, but no numbers, since some begin with a zero or are very long."""
     texts = [name for name in table.X.columns if not _is_numeric(table.X[name].dtype)]
     return [name for name in texts if all(str(text).isdigit() for text in table.X[name].dropna().unique())]
 
@@ -214,6 +220,13 @@ def columns_of(
     check_known(repr(str(path)), list(frame.columns), wanted.keep)
     left_out_columns = [*(wanted.drop or ()), *(name for name in wanted.only_kept if name != target)]
     columns = choose_columns(path, list(frame.columns), target, wanted.features, left_out_columns)
+    for name in [*columns, *([] if target is None else [target])]:
+        if (nested := _first_nested(frame[name])) is not None:
+            or_not = "" if name == target else f", or leave the column out ({spell('drop', name)})"
+            raise ValueError(
+                f"column {name!r} of {str(path)!r} holds values of type {type(nested).__name__}, which are neither numbers, "
+                f"dates nor text; convert them{or_not}."
+            )
     labeled = np.ones(len(frame), dtype=bool) if target is None else frame[target].notna().to_numpy()
     if missing_labels == "error" and faults is None and not labeled.all():
         raise _missing_labels_error(path, read, target, first_row + np.flatnonzero(~labeled), in_parts)
@@ -229,7 +242,7 @@ def columns_of(
             lost = frozenset(label_text(label) for label in frame[target][labeled & ~whole].unique())
         frame, kept = frame[whole], None if kept is None else kept[whole]
         if read.form is not None and not whole.all():
-            frame = type_columns(frame, read.form, wanted.texts)
+            frame = type_columns(frame, read.form, wanted.texts, wanted.may_hold_codes)
     if faults is not None:
         frame, found = without_faults(frame, target, [name for name in wanted.numbers if name in columns], read.form)
         rows = np.arange(first_row, first_row + len(read.frame)) if rows is None else rows
@@ -248,6 +261,7 @@ def columns_of(
         kept=None if kept is None else kept[list(dict.fromkeys(wanted.keep))],
         form=read.form,
         first_row=first_row,
+        marks=marks_in(read.form or wanted.text),
     )
     if missing == "error":
         _check_gaps(table)
@@ -263,6 +277,17 @@ def columns_of(
     with suppress(ValueError) if in_parts else nullcontext():
         y = type_labels(written, name)[codes]
     return replace(table, y=y, written=texts)
+
+
+def _first_nested(column: Any) -> Any:
+    """The first list, or other value that holds others, of a column of a file; None if there is none."""
+    types = pandas.api.types
+    if not types.is_object_dtype(column.dtype) or types.infer_dtype(column, skipna=True) not in (
+        "mixed",
+        "mixed-integer",
+    ):
+        return None
+    return next((value for value in column if isinstance(value, list | tuple | dict | np.ndarray)), None)
 
 
 def _missing_labels_error(
@@ -340,24 +365,29 @@ def as_numbers(table: Table) -> Table:
     """
     if not hasattr(table.X, "columns"):  # LIBSVM text
         return table
-    name, frame = repr(str(table.path)), table.X
-    text = [column for column in frame.columns if not _is_numeric(frame[column].dtype)]
-    if text:
-        words = [_first_text(frame[column], table.form) for column in text[:8]]
-        examples = [f"{column!r} (such as {word!r})" for column, (word, _) in zip(text, words, strict=False)]
-        rest = f" and {len(text) - 8} more" if len(text) > 8 else ""
-        marks = marks_of([str(value) for value in frame[text[0]].dropna().unique()])
-        known = None if table.form is None else (table.form.decimal, table.form.thousands)
-        read = "" if marks is None or marks == known else f"read the file with {marks.in_words}, "
-        raise ValueError(
-            f"columns that are not numbers in {name}: {', '.join(examples)}{rest}, the first in "
-            f"{table.place_of(words[0][1])}; {read}correct them, or encode them as numbers, or fit without them "
-            f"({spell('drop', text[0])})."
-        )
+    check_numbers(table, table.X.columns)
     _check_gaps(table)
     check_finite(table)
-    single = all(dtype == np.float32 for dtype in frame.dtypes)
-    return replace(table, X=frame.astype(np.float32 if single else np.float64))
+    single = all(dtype == np.float32 for dtype in table.X.dtypes)
+    return replace(table, X=table.X.astype(np.float32 if single else np.float64))
+
+
+def check_numbers(table: Table, columns: Iterable[str]) -> None:
+    """Raise a ``ValueError`` that names those of some columns that are not numbers."""
+    frame = table.X
+    text = [column for column in columns if not _is_numeric(frame[column].dtype)]
+    if not text:
+        return
+    words = [_first_text(frame[column], table.marks) for column in text[:8]]
+    examples = [f"{column!r} (such as {word!r})" for column, (word, _) in zip(text, words, strict=False)]
+    rest = f" and {len(text) - 8} more" if len(text) > 8 else ""
+    marks = marks_of([str(value) for value in frame[text[0]].dropna().unique()], table.marks)
+    read = "" if marks is None else f"read the file with {marks.in_words}, "
+    raise ValueError(
+        f"columns that are not numbers in {str(table.path)!r}: {', '.join(examples)}{rest}, the first in "
+        f"{table.place_of(words[0][1])}; {read}correct them, or encode them as numbers, or fit without them "
+        f"({spell('drop', text[0])})."
+    )
 
 
 def _from_libsvm(path: Path, wanted: Wanted) -> Table:
@@ -433,11 +463,11 @@ def _check_gaps(table: Table) -> None:
         )
 
 
-def _first_text(column: Any, form: TextForm | None) -> tuple[str, int]:
+def _first_text(column: Any, marks: Marks) -> tuple[str, int]:
     """The first value of a column that is not a number, and its row."""
     present = column.notna().to_numpy()
     values = column.astype(object).astype(str)
-    words = present & numbers_in(values, form).isna().to_numpy()
+    words = present & numbers_in(values, marks).isna().to_numpy()
     if not present.any():
         return "", 0
     row = int((words if words.any() else present).argmax())
@@ -450,7 +480,7 @@ def _labels(column: Any, name: str) -> np.ndarray:
     if values.dtype.kind == "i":
         return values.astype(np.int64)
     if values.dtype.kind in "fu":
-        whole = np.isfinite(values) & (np.abs(values) <= _EXACT) & (values == np.floor(values))
+        whole = np.isfinite(values) & (np.abs(values) <= EXACT) & (values == np.floor(values))
         if not whole.all():
             raise ValueError(
                 f"{name} holds {values[~whole][0]}, which is not a whole number; this is classification: classes are whole "
@@ -498,9 +528,13 @@ def read_in_chunks(
     if parts.format == "libsvm":
         check_no_names(parts.files[0], wanted.features, wanted.drop, wanted.keep)
         from legendretron.datasets.libsvm import LibsvmSource  # which imports torch and scikit-learn
+        from legendretron.streaming.source import ROWS_OF_A_FILE
 
-        for batch in LibsvmSource(parts.files, wanted.n_features).batches():
-            yield Table(parts.files[0], batch.X, batch.y, None, None)
+        source = LibsvmSource(parts.files, wanted.n_features)
+        for block, path in enumerate(parts.files):
+            for batch in source.read_block(block):
+                first = int(batch.row_numbers[0]) % ROWS_OF_A_FILE
+                yield Table(path, batch.X, batch.y, None, None, first_row=first)
         return
     for path in parts.files:
         done = 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import csv
 import io
 import itertools
 import re
@@ -20,28 +19,26 @@ from legendretron._internal.columns import check_names
 from legendretron._internal.extras import arrow, import_extra
 from legendretron._internal.parameters import spell
 from legendretron.datasets.compressed import open_compressed
-from legendretron.datasets.text_form import GUESS, MISSING_MARKS, TextForm, TextOptions, find_decimal, find_form
+from legendretron.datasets.text_form import (
+    GUESS,
+    MISSING_MARKS,
+    CsvError,
+    TextForm,
+    TextOptions,
+    find_decimal,
+    find_form,
+    parse_lines,
+)
 
 _SAMPLE = 2**16  # bytes that show how a file is written
 _BLOCK = 2**20  # bytes that are parsed at once; so many fit into the caches of processors
 _ROWS = 2**14  # of a batch, where lines are irregular
-_LONGEST_FIELD = 2**31 - 1
 _OVERLAP = 32  # bytes that are looked at again with those that follow
 _END = "\x1e end \x1f"  # a line after the last one, which is a record of its own unless a quotation mark is not closed
 
 
 #: Of text that is not UTF-8; an extension of Latin-1.
 _FALLBACK = "cp1252"
-
-
-class _OtherEncodingError(ValueError):
-    """Text is not in the encoding that was supposed; ``byte`` says where it is not, for a message."""
-
-    def __init__(self, path: Path, byte: str, encoding: str) -> None:
-        super().__init__(
-            f"{str(path)!r} is not text in {encoding}{byte}; give its encoding, such as {spell('encoding', 'latin1')}."
-        )
-        self.byte = byte
 
 
 def _find_encoding(path: Path, start: bytes) -> str:
@@ -53,29 +50,58 @@ def _find_encoding(path: Path, start: bytes) -> str:
     except UnicodeDecodeError as error:
         if b"\0" in start:  # no text
             return "utf-8"
-        byte = _describe_byte(error)
         try:
             start.decode(_FALLBACK)
         except UnicodeDecodeError as other:
             raise ValueError(
-                f"{str(path)!r} is not UTF-8 text{byte}, nor Windows-1252; convert it, or give its encoding, as "
-                f"{spell('encoding', 'latin1')}."
+                f"{str(path)!r} is not UTF-8 text{_describe_byte(error)}, nor Windows-1252; convert it, or give its "
+                f"encoding, as {spell('encoding', 'latin1')}."
             ) from other
-        _warn_of_fallback(path, byte)
+        _fall_back(path, io.BytesIO(start))
         return _FALLBACK
     return "utf-8"
+
+
+def _wrong_encoding(path: Path, error: UnicodeError, form: TextForm) -> ValueError:
+    return ValueError(
+        f"{str(path)!r} is not text in {form.encoding}{_describe_byte(error)}; give its encoding, such as "
+        f"{spell('encoding', 'latin1')}."
+    )
 
 
 def _describe_byte(error: UnicodeError) -> str:
     return f" (byte 0x{error.object[error.start]:02x})" if isinstance(error, UnicodeDecodeError) else ""
 
 
-def _warn_of_fallback(path: Path, byte: str) -> None:
+def _fall_back(path: Path, file: Any) -> None:
+    """Warn that a file that is not UTF-8 is read as Windows-1252, after a check that this is one encoding for all of it.
+
+    It is if there are only letters of ASCII, which are the same in both, before the first byte that is not UTF-8.
+    Otherwise the file is UTF-8 and damaged, which is a ``ValueError``: in Windows-1252 its other letters would be wrong.
+    """
+    line, byte, ascii_only = _find_bad_byte(file)
+    if not ascii_only:
+        raise ValueError(
+            f"{str(path)!r} is UTF-8 text up to line {line}, which holds the byte 0x{byte:02x}; repair that line, or give "
+            f"the encoding of the file, such as {spell('encoding', _FALLBACK)}."
+        )
     warnings.warn(
-        f"{str(path)!r} is not UTF-8 text{byte} and was read as Windows-1252; give {spell('encoding', 'utf-8')} to refuse "
-        "it, or another encoding if letters look wrong.",
+        f"{str(path)!r} is not UTF-8 text (byte 0x{byte:02x} in line {line}) and was read as Windows-1252; give "
+        f"{spell('encoding', 'utf-8')} to refuse it, or another encoding if letters look wrong.",
         stacklevel=3,
     )
+
+
+def _find_bad_byte(file: Any) -> tuple[int, int, bool]:
+    """The line of the first byte that is not UTF-8, from 1, the byte, and whether all letters before it are ASCII."""
+    ascii_only = True
+    # bytes that are not UTF-8 become characters that no text holds
+    with io.TextIOWrapper(file, "utf-8", errors="surrogateescape", newline="") as lines:
+        for number, line in enumerate(lines, start=1):
+            if (found := re.search("[\udc80-\udcff]", line)) is not None:
+                return number, ord(found[0]) - 0xDC00, ascii_only and line[: found.start()].isascii()
+            ascii_only = ascii_only and line.isascii()
+    raise ValueError("all bytes are UTF-8.")
 
 
 @dataclass
@@ -106,10 +132,13 @@ class TextFile:
             raise ValueError(f"{str(path)!r} holds binary data, not text; is it another format, or UTF-16?")
         lines = list(io.StringIO(start.decode(encoding, errors="replace").lstrip("\ufeff"), newline=""))
         form = find_form(lines, kind, encoding, given)
-        with _reading(path, form):
-            header: list[str] = next((row for row in _parse(lines, form) if not _is_blank(row)), [])
-            if any("\ufffd" in name for name in header):
-                start[:-4].decode(form.encoding)  # raises if a name is in another encoding
+        with _reading(path):
+            header: list[str] = next((row for row in parse_lines(lines, form.sep) if not _is_blank(row)), [])
+        if any("\ufffd" in name for name in header):
+            try:
+                start[:-4].decode(form.encoding)
+            except UnicodeError as error:
+                raise _wrong_encoding(path, error, form) from error
         names = [name.strip() for name in header]
         check_names(repr(str(path)), names)
         longest = max(len(line) for line in lines)
@@ -133,7 +162,7 @@ class TextFile:
         """Read the rows as record batches, one after the other.
 
         Texts are those that stand in the file. Lines with too few fields have empty ones at their end; those with too many
-        are an error. Text that turns out not to be UTF-8, if no encoding was given, is Windows-1252 from there on.
+        are an error. For text that turns out not to be UTF-8, if no encoding was given, see :func:`_fall_back`.
         """
         wanted = list(self.names if columns is None else columns)
 
@@ -162,20 +191,24 @@ class TextFile:
                         done += new.num_rows
                         yield new
                 return
-            except (arrow.ArrowException, UnicodeError):
+            except arrow.ArrowException:
                 continue  # a field or a line that pyarrow refuses: more slowly from there on
-            except _OtherEncodingError as error:
+            except UnicodeError as error:
                 if not self.guessed or self.form.encoding != "utf-8":
-                    raise
-                _warn_of_fallback(self.path, error.byte)
+                    raise _wrong_encoding(self.path, error, self.form) from error
+                with open_compressed(self.path) as file:
+                    _fall_back(self.path, file)
                 self.form = self.form._replace(encoding=_FALLBACK)
-                ways = list_ways()
+                ways = list_ways()  # what has been read is the same in both
 
     def _by_arrow(
         self, wanted: list[str], numbers: Collection[str], missing: Collection[str], *, quotes: bool = True
     ) -> Iterator[Any]:
         reading = import_extra("pyarrow.csv", "reading text", "tables")
-        with open_compressed(self.path) as file, _lend(_CountedQuotes(file, self.form.sep, quotes)) as (counted, lend):
+        with (
+            open_compressed(self.path) as file,
+            _lend(_CountedQuotes(self._checked(file), self.form.sep, quotes)) as (counted, lend),
+        ):
             batch = None
             for batch in reading.open_csv(
                 lend(),
@@ -202,6 +235,10 @@ class TextFile:
             if counted.number % 2 or lines:  # perhaps one that is not closed: its field goes on to the end of the file
                 raise arrow.ArrowInvalid("quotation marks")
 
+    def _checked(self, file: Any) -> Any:
+        """The file, whose letters are checked while it is read; for other encodings than UTF-8 pyarrow does so."""
+        return _Utf8(file) if codecs.lookup(self.form.encoding).name == "utf-8" else file
+
     def _by_csv(self, wanted: list[str], bad_lines: dict[int, str] | None) -> Iterator[Any]:
         places, width = [self.names.index(name) for name in wanted], len(self.names)
 
@@ -210,7 +247,7 @@ class TextFile:
             return arrow.RecordBatch.from_arrays([arrow.array(column, arrow.string()) for column in columns], wanted)
 
         rows: list[list[str]] = []
-        with _reading(self.path, self.form), open_compressed(self.path) as file:
+        with _reading(self.path), open_compressed(self.path) as file:
             records = _records(file, self.form)
             next(records, None)
             for line, fields in records:
@@ -229,6 +266,18 @@ class TextFile:
                     rows = []
         if rows:
             yield batch(rows)
+
+
+class _Utf8:
+    """A file in which a byte that is not UTF-8 is an error while it is read, also in a column that is not wanted."""
+
+    def __init__(self, file: Any) -> None:
+        self._file, self._decode = file, codecs.getincrementaldecoder("utf-8")().decode
+
+    def read(self, size: int = -1) -> bytes:
+        piece: bytes = self._file.read(size)
+        self._decode(piece, not piece)
+        return piece
 
 
 class _Lent:
@@ -298,11 +347,6 @@ class _CountedQuotes:
         return piece
 
 
-def _parse(lines: Iterable[str], form: TextForm) -> Any:
-    csv.field_size_limit(_LONGEST_FIELD)
-    return csv.reader(lines, delimiter=form.sep, skipinitialspace=True)
-
-
 def _is_blank(fields: list[str]) -> bool:
     return len(fields) < 2 and not "".join(fields).strip()
 
@@ -319,18 +363,18 @@ def _records(file: Any, form: TextForm, errors: str = "strict") -> Iterator[tupl
 
     with io.TextIOWrapper(file, form.encoding, errors=errors, newline="") as text:
         first = text.readline().lstrip("\ufeff")
-        reader, begins = _parse(watch(itertools.chain([first], text, [_END])), form), 1
+        reader, begins = parse_lines(watch(itertools.chain([first], text, [_END])), form.sep), 1
         try:
             for fields in reader:
                 if fields and fields[-1].endswith(_END):
                     if fields != [_END] or reader.line_num > begins:
-                        raise csv.Error("a quotation mark is not closed")
+                        raise CsvError("a quotation mark is not closed")
                     return
                 if len(fields) > 1 or line.strip():  # a field may be two quotation marks
                     yield begins, fields
                 begins = reader.line_num + 1
-        except csv.Error as error:
-            raise csv.Error(f"{error}, in line {begins}") from error
+        except CsvError as error:
+            raise CsvError(f"{error}, in line {begins}") from error
 
 
 def lines_of_rows(path: Path, rows: Collection[int], form: TextForm) -> dict[int, int]:
@@ -339,7 +383,7 @@ def lines_of_rows(path: Path, rows: Collection[int], form: TextForm) -> dict[int
     Rows are counted from 0, without lines that have too many fields.
     """
     found: dict[int, int] = {}
-    with open_compressed(path) as file, suppress(csv.Error):
+    with open_compressed(path) as file, suppress(CsvError):
         records = _records(file, form, errors="replace")
         _, names = next(records, (0, []))
         regular = (line for line, fields in records if not any(fields[len(names) :]))
@@ -352,13 +396,11 @@ def lines_of_rows(path: Path, rows: Collection[int], form: TextForm) -> dict[int
 
 
 @contextmanager
-def _reading(path: Path, form: TextForm) -> Iterator[None]:
-    """Inside the block, errors in reading a text file become a ``ValueError`` that names it."""
+def _reading(path: Path) -> Iterator[None]:
+    """Inside the block, errors in the form of a text file become a ``ValueError`` that names it."""
     try:
         yield
-    except UnicodeError as error:
-        raise _OtherEncodingError(path, _describe_byte(error), form.encoding) from error
-    except csv.Error as error:
+    except CsvError as error:
         raise ValueError(f"{str(path)!r} is not a regular table: {error}.") from error
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import csv
+import importlib.util
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from legendretron._internal.extras import arrow, compute, pandas
-from legendretron._internal.numbers import THOUSANDS, Marks, written_numbers
+from legendretron._internal.numbers import EXACT, PLAIN, THOUSANDS, Marks, lose_digits, marks_of, written_numbers
 from legendretron._internal.parameters import ParameterError, spell
 
 _LINES = 50
@@ -89,9 +89,27 @@ def _separator(lines: list[str]) -> str:
 
 def _fields(lines: list[str], mark: str) -> list[list[str]]:
     try:
-        return list(csv.reader(lines, delimiter=mark, skipinitialspace=True))
-    except csv.Error:  # a field of more than 128 KiB
+        return list(parse_lines(lines, mark))
+    except CsvError:
         return []
+
+
+def _copy_of_csv() -> Any:
+    """A copy of the standard library's reader that takes fields of any length; the limit of the original is the process's."""
+    spec: Any = importlib.util.find_spec("_csv")
+    own: Any = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(own)
+    own.field_size_limit(2**31 - 1)
+    return own
+
+
+_CSV = _copy_of_csv()
+CsvError: type[Exception] = _CSV.Error
+
+
+def parse_lines(lines: Iterable[str], mark: str) -> Any:
+    """Return an iterator over the fields of lines of CSV, which counts lines in ``line_num``; it may raise a ``CsvError``."""
+    return _CSV.reader(lines, delimiter=mark, skipinitialspace=True)
 
 
 def _decimal(lines: list[str], sep: str) -> str:
@@ -99,6 +117,12 @@ def _decimal(lines: list[str], sep: str) -> str:
         return "."
     cells = [cell for fields in _fields(lines[1:], sep) for cell in fields]
     return "," if any(map(_COMMA.fullmatch, cells)) and not any(map(_POINT.fullmatch, cells)) else "."
+
+
+def marks_in(how: TextForm | TextOptions) -> Marks:
+    """Return how numbers in text are written, by the form of a file of text, or by what is given of one of another format."""
+    decimal = how.decimal if isinstance(how, TextForm) else find_decimal(how)
+    return Marks(decimal or ".", how.thousands)
 
 
 #: Fields of a text file that count as missing, as pandas has them. In files with types only the empty text does.
@@ -134,7 +158,7 @@ def type_text(
             return truth.to_pandas().array
         different = [] if plain else compute.unique(clean).drop_null().to_pylist()
         if different and not np.isnan(written_numbers(different, form.decimal, form.thousands)).any():
-            return without_marks(numbers_in(clean.to_pandas(), form).to_numpy(), missing)
+            return without_marks(numbers_in(clean.to_pandas(), marks_in(form)).to_numpy(), missing)
     return without_written_marks(clean, missing, form).to_pandas().array
 
 
@@ -188,29 +212,52 @@ def clean_texts(texts: Any, missing: Collection[str]) -> Any:
     return compute.if_else(compute.is_in(clean, arrow.array([*missing], arrow.string())), None, clean)
 
 
+#: Digits that double precision holds of any whole number.
+_DIGITS = 15
+
+
 def _hold_codes(texts: Any) -> bool:
-    """Whether all texts of an array are digits, and at least one has a zero before others."""
-    padded = texts.filter(compute.match_substring_regex(texts, "^0[0-9]"))
-    return len(padded) > 0 and not compute.any(compute.match_substring_regex(texts, "[^0-9]|^$")).as_py()
+    """Whether all texts of an array are digits, and one has a zero before others, or they lose digits as numbers."""
+    padded = len(texts.filter(compute.match_substring_regex(texts, "^0[0-9]"))) > 0
+    longest = compute.max(compute.binary_length(texts)).as_py()
+    if not padded and (longest is None or longest <= _DIGITS):
+        return False
+    if compute.any(compute.match_substring_regex(texts, "[^0-9]|^$")).as_py():
+        return False
+    return padded or lose_digits(compute.unique(texts).drop_null().to_pylist())
 
 
-def type_columns(frame: Any, form: TextForm, as_text: Sequence[str] = ()) -> Any:
-    """Return a data frame of a text file whose rows were chosen: columns of which only other rows held words are typed."""
+def text_of_codes(numbers: Any) -> Any | None:
+    """An array of integers or whole decimals as text, if they lose digits in double precision; None if they do not."""
+    largest = compute.max(compute.abs(numbers.cast(arrow.float64(), safe=False))).as_py()
+    if largest is None or largest <= EXACT:
+        return None
+    texts = numbers.cast(arrow.string())
+    return texts if lose_digits(compute.unique(texts).drop_null().to_pylist()) else None
+
+
+def type_columns(frame: Any, form: TextForm, as_text: Sequence[str], codes: Callable[[str], bool]) -> Any:
+    """Return a data frame of a text file whose rows were chosen: columns of which only other rows held words are typed.
+
+    Those for which ``codes`` is true may hold digits that are no numbers.
+    """
     infer_dtype = pandas.api.types.infer_dtype
     changed = {}
     for name in frame.columns:
         if name not in as_text and infer_dtype(frame[name], skipna=True) == "string":
             texts = arrow.chunked_array([arrow.array(frame[name], arrow.string(), from_pandas=True)])
-            changed[name] = type_text(texts, form)
+            changed[name] = type_text(texts, form, codes=codes(name))
     return frame.assign(**changed)
 
 
-def clean_frame(frame: Any, given: TextOptions, as_text: Sequence[str] = ()) -> Any:
-    """Return a data frame of a file whose values have types with clean text."""
+def clean_frame(frame: Any, given: TextOptions, as_text: Sequence[str] = (), numeric: Sequence[str] = ()) -> Any:
+    """Return a data frame of a file whose values have types with clean text, and with the numbers that text is.
+
+    These are read if marks are given, and in columns of ``numeric``.
+    """
     types = pandas.api.types
     marks, numbers, changed = marks_for(None, given.na), _numbers_among(given.na), {}
-    decimal = find_decimal(given)
-    spelled = Marks(decimal or ".", given.thousands) if decimal or given.thousands else None
+    spelled = marks_in(given)
     for name in frame.columns:
         column = frame[name]
         if types.is_numeric_dtype(column.dtype) and not types.is_bool_dtype(column.dtype):
@@ -218,7 +265,8 @@ def clean_frame(frame: Any, given: TextOptions, as_text: Sequence[str] = ()) -> 
                 changed[name] = column.mask(missing)
             continue
         cleaned = _clean(column, [*marks, *numbers])
-        if spelled is not None and name not in as_text and types.infer_dtype(cleaned, skipna=True) == "string":
+        read = name in numeric or (spelled != PLAIN and name not in as_text)
+        if read and types.infer_dtype(cleaned, skipna=True) == "string":
             found = numbers_in(cleaned, spelled)
             cleaned = cleaned if (found.isna() & cleaned.notna()).any() else found
         if cleaned is not column:
@@ -244,19 +292,25 @@ def _clean(column: Any, marks: Collection[Any]) -> Any:
     missing = cleaned.isin(marks)
     if not missing.any() and not ((cleaned != column) & column.notna()).any():
         return column
-    return cleaned.mask(missing)
+    return cleaned.mask(missing).infer_objects()
 
 
 def numbers_and_words(column: Any, form: TextForm | None, name: str) -> tuple[Any, dict[int, str]]:
     """Return what :func:`numbers_in` does, and what is wrong with rows that hold words, by their places."""
-    numbers = numbers_in(column, form)
+    known = PLAIN if form is None else marks_in(form)
+    numbers = numbers_in(column, known)
+
+    def fault(word: Any) -> str:
+        marks = None if known == PLAIN else marks_of([str(word)], known)
+        otherwise = "" if marks is None else f", unless the file is read with {marks.in_words}"
+        return f"column {name!r} holds {word!r}, which is not a number{otherwise}"
+
     places = np.flatnonzero(numbers.isna() & column.notna()).tolist()
-    return numbers, {place: f"column {name!r} holds {column.iloc[place]!r}, which is not a number" for place in places}
+    return numbers, {place: fault(column.iloc[place]) for place in places}
 
 
-def numbers_in(column: Any, form: TextForm | Marks | None) -> Any:
+def numbers_in(column: Any, marks: Marks) -> Any:
     """Return the numbers of a column of text, NaN where there is none."""
     codes, different = pandas.factorize(column)
-    marks = (".", None) if form is None else (form.decimal, form.thousands)
     numbers = np.append(written_numbers([str(value).strip() for value in different], *marks), np.nan)
     return pandas.Series(numbers[codes], index=column.index, name=column.name)

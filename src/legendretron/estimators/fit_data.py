@@ -20,6 +20,7 @@ from sklearn.utils import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
 from torch import Tensor
 
+from legendretron._internal.columns import check_collected
 from legendretron._internal.labels import check_labels, holds_dates
 from legendretron._internal.parameters import ParameterError
 from legendretron._internal.sklearn_compat import check_features, check_sample_weight
@@ -226,6 +227,7 @@ class SoftLabels(NamedTuple):
         >>> soft.y.tolist(), soft.row.tolist(), soft.share.tolist()
         ([0, 1, 0], [0, 1, 1], [1.0, 0.75, 0.25])
         """
+        check_collected(name, y)
         if isinstance(y, list | tuple) and y and isinstance(y[0], list | tuple | np.ndarray):
             y = np.asarray(y)
         if len(getattr(y, "shape", ())) != 2 or y.shape[1] < 2 or hasattr(y, "tocsr"):

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from legendretron._internal.columns import check_collected
 from legendretron._internal.fields import BOOLEAN, check_fields, integer, number
 from legendretron._internal.parameters import spell
 
@@ -49,6 +50,7 @@ class ScoreForm(NamedTuple):
 
 def as_columns(X: Any) -> Any:
     """One score for each sample, shape (n,), as a column."""
+    check_collected("X", X)
     if isinstance(X, np.ndarray | list | tuple) or hasattr(X, "to_numpy"):
         array = np.asarray(X)
         if array.ndim == 1 and array.dtype.kind in "fiub":

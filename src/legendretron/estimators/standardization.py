@@ -19,7 +19,10 @@ from legendretron.streaming.moments import SMALLEST_VARIANCE
 
 @dataclass
 class Standardizer:
-    """Units of the features in training: features minus ``mean``, over ``scale``, both float64 of shape (d,)."""
+    """Units of the features in training: features minus ``mean``, over ``scale``, both float64 of shape (d,).
+
+    The scale is the standard deviation; of a feature that is constant up to rounding, its size, or 1 if it is 0.
+    """
 
     mean: np.ndarray
     scale: np.ndarray
@@ -42,6 +45,14 @@ class Standardizer:
             scale = scaler.scale_.astype(np.float64)
             if not np.isfinite(scale).all():
                 raise too_large(~np.isfinite(scale), names, "variance")
+            # constants, up to rounding: their own size as the unit makes nothing of what rounding leaves of them
+            constant = np.flatnonzero((scaler.scale_ != np.sqrt(scaler.var_)) & (scaler.mean_ != 0.0))
+            if len(constant):
+                values = X[:, constant]
+                scale[constant] = _largest(values)
+                if not sparse:
+                    values = values[weight > 0.0]
+                    mean[constant] = np.where((values == values[0]).all(axis=0), values[0], mean[constant])
             for column in _tiny_columns(X, np.flatnonzero(scaler.var_ < SMALLEST_VARIANCE)):
                 values = X[:, [column]].astype(np.float64)
                 unit = np.exp2(np.floor(np.log2(abs(values).max())))
@@ -80,11 +91,16 @@ def _tiny_columns(X: Any, columns: np.ndarray) -> list[int]:
     """Those of some columns that are not 0, but so small that their squares are."""
     if not len(columns):
         return []
-    largest = abs(X[:, columns]).max(axis=0)
-    largest = largest.toarray().ravel() if scipy.sparse.issparse(largest) else largest
+    largest = _largest(X[:, columns])
     tiny = (largest > 0.0) & (largest.astype(np.float64) ** 2 < SMALLEST_VARIANCE)
     found: list[int] = columns[tiny].tolist()
     return found
+
+
+def _largest(X: Any) -> np.ndarray:
+    """The largest absolute value of each column."""
+    largest = abs(X).max(axis=0)
+    return largest.toarray().ravel() if scipy.sparse.issparse(largest) else largest
 
 
 @dataclass

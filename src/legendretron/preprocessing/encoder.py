@@ -14,7 +14,7 @@ import scipy.sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from legendretron._internal.columns import quoted
+from legendretron._internal.columns import check_collected, quoted
 from legendretron._internal.extras import pandas
 from legendretron._internal.labels import similar_words
 from legendretron._internal.parameters import spell
@@ -22,11 +22,12 @@ from legendretron._internal.sklearn_compat import Interval, validates_parameters
 from legendretron.preprocessing.column import FittedColumn, columns_from_state
 from legendretron.preprocessing.drift import Tally, tell_drift
 from legendretron.preprocessing.statistics import ColumnStatistics
-from legendretron.preprocessing.values import Values, look_like_dates, read_values, texts_of
+from legendretron.preprocessing.values import Values, is_whole, read_values, texts_of
 
 
 def as_frame(X: Any, fitted: Any = None, optional: Collection[str] = ()) -> tuple[Any, np.ndarray | None]:
     """Return a table as a data frame, and the names of its columns if it came with names."""
+    check_collected("X", X)
     if type(X).__module__.split(".")[0] == "pyarrow" and hasattr(X, "to_pandas"):
         X = X.to_pandas()
     elif hasattr(X, "iloc") and not hasattr(X, "columns"):
@@ -97,14 +98,18 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     booleans          1 and 0; missing values as for numbers
     dates             days since 1970-01-01; missing values as for numbers. Text such as ``2024-05-31``,
                       ``2024-05-31T12:30:00Z``, ``31.05.2024`` or ``05/31/2024`` counts as dates. Whether the day or the
-                      month comes first is inferred from the column; if both are possible, it is the day, with a warning
+                      month comes first is inferred from the column; if both are possible, it is the day, with a warning.
+                      Days as numbers, such as 20240531, stay numbers, with a warning
     text              a one-hot column per value, including missing; at most ``max_categories`` columns: the most frequent
                       values, and one column for all others. Unknown values are counted with the others; without such a
                       column, they are 0 everywhere
-    codes             text, if they are text of digits with leading zeros, such as 00136
+    codes             text, if they are text of digits with leading zeros, such as 00136, or whole numbers so long that many
+                      of them are the same in double precision
     identifiers       nothing: text is dropped if nearly all values are different (90 % of at least 20), unless the column is
                       in ``categorical``
     ================  ==========================================================================================
+
+    Up to three other words among ten or more different numbers or dates are an error.
 
     A ``ColumnTransformer`` with ``SimpleImputer(add_indicator=True)`` for numbers and
     ``OneHotEncoder(max_categories=..., handle_unknown="infrequent_if_exist")`` for categories does the same. This encoder
@@ -203,6 +208,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError("an encoder that was loaded from a file cannot be fitted further; fit a new one.")
         frame, names = as_frame(X, None if first else self)
         as_text = set(self.categorical)
+        if not first:  # in some parts there may be too few integers to tell that they lose digits
+            with_columns = zip(self._statistics, columns_of(frame), strict=True)
+            as_text |= {known.name for known, (_, column) in with_columns if is_whole(column) and known.holds_codes}
         values = [
             Values("text", np.empty(0), texts_of(name, column)) if name in as_text else read_values(name, column)
             for name, column in columns_of(frame)
@@ -251,27 +259,38 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         notes = []
         for column in self.columns_:
             drop = spell("drop", column.name, code=f"drop(columns={column.name!r})")
-            spared = f"{drop} spares you this remark"
+            quiet = f"{drop} turns this remark off"
             if column.kind == "identifier":
                 notes.append(
                     f"column {column.name!r} is left out: nearly all of its values are different, as those of names and "
-                    f"numbers of rows. {spared}; {spell('categorical', column.name)} takes its most frequent values as "
+                    f"numbers of rows. {quiet}; {spell('categorical', column.name)} takes its most frequent values as "
                     "categories."
                 )
             elif column.kind == "empty":
-                notes.append(f"column {column.name!r} is left out: it has no values. {spared}.")
+                notes.append(f"column {column.name!r} is left out: it has no values. {quiet}.")
         for column, statistics in zip(self.columns_, getattr(self, "_statistics", ()), strict=False):
             what = f"column {column.name!r} has categories"
             if words := similar_words(statistics.counts, what, of=column.categories):
                 notes.append(f"{words} Write them alike if they are the same.")
         for statistics in getattr(self, "_statistics", ()):
             name = statistics.name
-            spared = f"{spell('categorical', name)} spares you this remark"
+            quiet = f"{spell('categorical', name)} turns this remark off"
             if statistics.holds_codes and not statistics.is_identifier:
-                code = next(text for text in statistics.counts if len(text) > 1 and text[0] == "0")
+                what, code = "numbers with leading zeros", statistics.padded_code
+                if code is None:
+                    what, code = (
+                        "numbers too long to be told apart in double precision",
+                        max(statistics.counts, key=len),
+                    )
                 notes.append(
-                    f"column {name!r} holds numbers with leading zeros, such as {code!r}, and is treated as categories. "
-                    f"{spared}; {spell('numeric', name, code=f'astype({{{name!r}: float}})')} makes them numbers."
+                    f"column {name!r} holds {what}, such as {code!r}, and is treated as categories. "
+                    f"{quiet}; {spell('numeric', name, code=f'astype({{{name!r}: float}})')} makes them numbers."
+                )
+            elif (day := statistics.day_number) is not None:
+                text = str(day)
+                notes.append(
+                    f"column {name!r} seems to hold dates written as numbers, such as {text}, and is used as numbers. Write "
+                    f"them as {text[:4]}-{text[4:6]}-{text[6:]} to use them as dates."
                 )
             elif statistics.numbers_rows:
                 low, high = int(statistics.numbers.low), int(statistics.numbers.high)
@@ -284,12 +303,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                     f"column {name!r} holds dates, such as {date!r}, that can be meant in two ways; the day is taken to come "
                     "first. Write them as 2024-05-31 if it is the month."
                 )
-            elif statistics.holds_other_dates:
-                texts = [*statistics.counts]
-                example = next((text for text in texts if not look_like_dates([text])), texts[0])
+            elif (date := statistics.other_date) is not None:
                 notes.append(
-                    f"column {name!r} seems to hold dates, such as {example!r}, but only those written as 2024-05-31, "
-                    f"31.05.2024 or 05/31/2024, all in one order, are taken for such; write them so. {spared}."
+                    f"column {name!r} seems to hold dates, but {date!r} is not read as one, so they are treated as text. "
+                    f"Write all of them as 2024-05-31, 31.05.2024 or 05/31/2024, in one order. {quiet}."
                 )
         return notes
 

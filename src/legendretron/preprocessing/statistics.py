@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from dataclasses import replace
 
 import numpy as np
 
-from legendretron._internal.numbers import Marks, marks_of
+from legendretron._internal.numbers import Marks, lose_digits, marks_of
 from legendretron._internal.parameters import spell
 from legendretron.preprocessing.column import FittedColumn
 from legendretron.preprocessing.drift import find_usual_range
 from legendretron.preprocessing.values import (
     DATE_KINDS,
     Values,
+    are_day_numbers,
     dates_of,
+    find_dates,
     look_like_dates,
     look_like_other_dates,
     may_be_either,
@@ -28,7 +31,7 @@ MOST_COUNTED = 100_000
 _IDENTIFIER_SHARE, _IDENTIFIER_ROWS = 0.9, 20
 #: Whole numbers count rows if their range is at most twice the number of rows.
 _DENSE = 2.0
-#: Text with at least 10 distinct numbers and at most 3 words is a column of numbers with marks of gaps.
+#: Text with at least 10 distinct numbers, or dates, and at most 3 other words is a column of these with marks of gaps.
 _LEAST_NUMBERS, _MOST_WORDS = 10, 3
 #: Numbers of a column that its usual range is found from, and the golden ratio, which says which they are.
 _MOST_SAMPLED, _GOLDEN = 1_000, (math.sqrt(5.0) - 1.0) / 2.0
@@ -58,6 +61,14 @@ class _Sample:
             self._share /= 2
             kept = self._marks < self._share
             self.numbers, self._marks = self.numbers[kept], self._marks[kept]
+
+
+class StrayTextError(ValueError):
+    """A column of numbers or dates holds a few words; ``text`` is one of them."""
+
+    def __init__(self, message: str, column: str, text: str) -> None:
+        super().__init__(message)
+        self.column, self.text = column, text
 
 
 class _Mean:
@@ -94,6 +105,8 @@ class ColumnStatistics:
         self.uncounted = 0  #: rows of values that are not counted
         self.dates = {kind: _Mean() for kind in DATE_KINDS}  #: ways in which all texts so far are dates
         self.all_different = True  #: whether numbers are whole, and different in each part
+        #: some of the numbers, if all of them may be days such as 20240531, else None
+        self.day_numbers: set[float] | None = set()
 
     def check(self, values: Values) -> None:
         """Raise a ``ValueError`` for values of another kind than those before."""
@@ -121,6 +134,10 @@ class ColumnStatistics:
             self.sample.add(present)
             self.single &= values.single or bool(gaps.all())
             self.all_different = self.all_different and not gaps.any() and _are_different(values.numbers)
+            if self.day_numbers is not None and not gaps.all():
+                present = values.numbers[~gaps]
+                is_day = values.kind == "number" and are_day_numbers(present)
+                self.day_numbers = self.day_numbers | {*np.unique(present)[:_LEAST_NUMBERS]} if is_day else None
             return
         self.categorical |= values.declared
         amounts = np.bincount(values.texts.codes[~gaps], minlength=len(values.texts.different))
@@ -154,17 +171,24 @@ class ColumnStatistics:
                 return self._of_numbers(self.date_kind, self.dates[self.date_kind])
             if not self.holds_codes:
                 self._check_words()
+                self._check_dates()
             if self.is_identifier:
                 return FittedColumn(self.name, "identifier", self.gaps, rows=self.rows)
         return self._of_categories(max_categories)
 
     @property
     def holds_codes(self) -> bool:
-        """Whether texts are taken for categories since they are digits, at least one of them with leading zeros."""
+        """Whether texts are categories since they are digits with leading zeros, or lose digits as numbers."""
         if self.kind != "text" or self.categorical:
             return False
-        padded = any(len(text) > 1 and text[0] == "0" for text in self.counts)
-        return padded and all(text.isascii() and text.isdigit() for text in self.counts)
+        if not all(text.isascii() and text.isdigit() for text in self.counts):
+            return False
+        return self.padded_code is not None or lose_digits(self.counts)
+
+    @property
+    def padded_code(self) -> str | None:
+        """The first text with a zero before another digit."""
+        return next((text for text in self.counts if len(text) > 1 and text[0] == "0"), None)
 
     @property
     def date_kind(self) -> str | None:
@@ -179,14 +203,19 @@ class ColumnStatistics:
         return next((text for text in self.counts if may_be_either(text)), None)
 
     @property
-    def holds_other_dates(self) -> bool:
-        """Whether texts are dates, but written in forms that are not read."""
-        return (
-            self.kind == "text"
-            and not self.categorical
-            and self.date_kind is None
-            and look_like_other_dates([*self.counts])
-        )
+    def other_date(self) -> str | None:
+        """A text that is not read as a date, where nearly all texts have some form of one."""
+        texts = [*self.counts]
+        if self.kind != "text" or self.categorical or self.date_kind is not None or not look_like_other_dates(texts):
+            return None
+        return texts[int(find_dates(texts)[1].argmin())]
+
+    @property
+    def day_number(self) -> int | None:
+        """A number that is a day, such as 20240531, where all of them are, and at least ten different ones."""
+        if self.day_numbers is None or len(self.day_numbers) < _LEAST_NUMBERS:
+            return None
+        return int(min(self.day_numbers))
 
     @property
     def numbers_rows(self) -> bool:
@@ -267,14 +296,35 @@ class ColumnStatistics:
                 f"{marks.in_words}{either}, or {names}."
             )
         if not words:
+            grouped = np.isfinite(Marks(",", ".").numbers(texts)).all()  # 1.234
+            pointed = next((text for text in texts if "." in text), None) if grouped else None
+            read = (
+                ""
+                if pointed is None
+                else f"read the file with {Marks(',', '.').in_words} if points separate thousands, "
+            )
             raise ValueError(
-                f"column {self.name!r} holds numbers as text, such as {texts[0]!r}; convert it to numbers, or {names}."
+                f"column {self.name!r} holds numbers as text, such as {pointed or texts[0]!r}; {read}convert it to numbers, "
+                f"or {names}."
             )
         if is_number.sum() >= _LEAST_NUMBERS and len(words) <= _MOST_WORDS:
-            shown = ", ".join(f"{word!r} ({self.counts[word]})" for word in words)
-            too = "" if marks is None else f" and {marks.in_words}"
-            raise ValueError(
-                f"column {self.name!r} holds numbers, and the text {shown}; if that stands for a missing value, read the "
-                f"file with {spell('na_values', words[0])}{too}; if the numbers are names, give "
-                f"{spell('categorical', self.name)}."
-            )
+            raise self._make_stray_error("numbers", words, "" if marks is None else f" and {marks.in_words}")
+
+    def _check_dates(self) -> None:
+        """Raise a ``ValueError`` for a column of dates in which a few texts are none."""
+        texts = list(self.counts)
+        without_form = itertools.islice((text for text in texts if not look_like_dates([text])), _MOST_WORDS + 1)
+        if len(texts) < _LEAST_NUMBERS or len([*without_form]) > _MOST_WORDS:  # soon told
+            return
+        _, are_dates = find_dates(texts)
+        words = [text for text, is_date in zip(texts, are_dates, strict=True) if not is_date]
+        if are_dates.sum() >= _LEAST_NUMBERS and len(words) <= _MOST_WORDS:
+            raise self._make_stray_error("dates", words)
+
+    def _make_stray_error(self, what: str, words: list[str], too: str = "") -> StrayTextError:
+        shown = ", ".join(f"{word!r} ({self.counts[word]})" for word in words)
+        message = (
+            f"column {self.name!r} holds {what}, and the text {shown}; if that stands for a missing value, read the file "
+            f"with {spell('na_values', words[0])}{too}; if the {what} are names, give {spell('categorical', self.name)}."
+        )
+        return StrayTextError(message, self.name, words[0])

@@ -8,6 +8,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from legendretron._internal.extras import pandas
+from legendretron._internal.numbers import EXACT, lose_digits
+from legendretron._internal.parameters import spell
 
 #: Kinds of columns of dates, by what may come first in them besides the year, which can always; the first that fits is taken.
 DATE_KINDS = ("date", "day-first date", "month-first date")
@@ -33,6 +35,26 @@ def look_like_dates(texts: list[str]) -> bool:
 def look_like_other_dates(texts: list[str]) -> bool:
     """Whether nearly all texts are dates of some form, read or not."""
     return sum(_OTHER_DATE.fullmatch(text) is not None for text in texts) >= _MOST_ARE * len(texts)
+
+
+def find_dates(texts: list[str]) -> tuple[str, np.ndarray]:
+    """Return the one of ``DATE_KINDS`` in which most texts are dates, and which of them are."""
+    are_dates = {kind: np.isfinite(dates_of(texts, kind)) for kind in DATE_KINDS}
+    best = max(DATE_KINDS, key=lambda kind: are_dates[kind].sum())  # the first of those that are equally good
+    return best, are_dates[best]
+
+
+def are_day_numbers(numbers: np.ndarray) -> bool:
+    """Whether all numbers are days from 1900 to 2100 as year, month and day, such as 20240531."""
+    if not len(numbers) or numbers.min() < 19000101 or numbers.max() > 21001231 or (numbers % 1.0).any():
+        return False
+    years, rest = np.divmod(numbers.astype(np.int64), 10_000)
+    months, days = np.divmod(rest, 100)
+    if months.min() < 1 or months.max() > 12 or days.min() < 1:
+        return False
+    first = (12 * (years - 1970) + months - 1).astype("datetime64[M]")
+    lengths = ((first + 1).astype("datetime64[D]") - first.astype("datetime64[D]")).astype(np.int64)
+    return bool((days <= lengths).all())
 
 
 def may_be_either(text: str) -> bool:
@@ -120,9 +142,16 @@ def read_values(name: str, column: Any) -> Values:
         if kind is None:
             present = column.dropna()
             examples = list(dict.fromkeys(type(value).__name__ for value in present))
+            word = next((value for value in present if isinstance(value, str)), None)
+            example, advice = "", ""
+            if word is not None:
+                example, advice = (
+                    f" ({word!r})",
+                    f"if that is a missing value, read the file with {spell('na_values', word)}; or ",
+                )
             raise ValueError(
-                f"column {name!r} holds values of type {' and '.join(examples[:3])}, which have no common meaning; convert "
-                "them to numbers, dates or text, or leave the column out."
+                f"column {name!r} holds values of type {' and '.join(examples[:3])}{example}, which have no common meaning; "
+                f"{advice}convert them to numbers, dates or text, or leave the column out."
             )
     elif types.is_bool_dtype(dtype):
         kind = "boolean"
@@ -143,15 +172,33 @@ def read_values(name: str, column: Any) -> Values:
     if kind == "date":
         return Values("date", days_of(column))
     numbers = column.to_numpy(dtype=np.float64, na_value=np.nan)
+    too_long = np.nanmax(np.abs(numbers), initial=0.0) > EXACT and is_whole(column)
+    if too_long and lose_digits(column.dropna().tolist()):
+        return Values("text", np.empty(0), texts_of(name, column))
     if np.isinf(numbers).any():
         row = int(np.isinf(numbers).argmax())
         raise ValueError(f"column {name!r} holds an infinite value in row {row} (from 0); replace it.")
     return Values("boolean" if kind == "boolean" else "number", numbers, single=dtype == np.float32)
 
 
+def is_whole(column: Any) -> bool:
+    """Whether a column holds integers, by its type or, of objects, by its values."""
+    types = pandas.api.types
+    if types.is_object_dtype(column.dtype):
+        return bool(types.infer_dtype(column, skipna=True) == "integer")
+    return bool(types.is_integer_dtype(column.dtype))
+
+
 def texts_of(name: str, column: Any) -> Texts:
     """Return the values of a column as texts; numbers are written as short as possible, so that 1.0 is '1'."""
-    codes, found = pandas.factorize(column)  # gaps are -1
+    try:
+        codes, found = pandas.factorize(column)  # gaps are -1
+    except TypeError as error:
+        bad = next((value for value in column if type(value).__hash__ is None), column.iloc[0])  # a list, for instance
+        raise ValueError(
+            f"column {name!r} holds values of type {type(bad).__name__}, which are not text; convert them, or leave the "
+            "column out."
+        ) from error
     different = [number_text(value) for value in found]
     if bad := next((value for value in found if isinstance(value, bytes | complex)), None):
         raise ValueError(f"column {name!r} holds {bad!r}, which is not text; convert it, or leave the column out.")

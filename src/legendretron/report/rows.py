@@ -11,6 +11,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from legendretron._internal.chunks import chunks_in_cache
+from legendretron._internal.columns import check_collected
 from legendretron._internal.labels import check_labels
 from legendretron._internal.sklearn_compat import check_sample_weight
 from legendretron.diagnostics.scores import RowScores, row_scores
@@ -133,6 +134,7 @@ def _join_labels(labels: Any) -> str:
 
 def select_rows(X: Any, rows: EvaluationRows, n_given: int, what: str = "X") -> Any:
     """Return the rows of a table that count; raise a ``ValueError`` if it has not as many rows as there are labels."""
+    check_collected(what, X)
     n = X.shape[0] if hasattr(X, "shape") else len(X)
     if n != n_given:
         raise ValueError(f"{what} must have a row for each of {n_given} labels, got {n} rows.")

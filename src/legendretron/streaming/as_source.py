@@ -12,11 +12,10 @@ import scipy.sparse
 import torch
 from torch.utils.data import DataLoader, RandomSampler, SubsetRandomSampler, WeightedRandomSampler
 
-from legendretron._internal.columns import check_names, choose_names
+from legendretron._internal.columns import check_collected, check_names, choose_names
 from legendretron._internal.extras import arrow, arrow_datasets, compute, parquet
+from legendretron._internal.numbers import EXACT
 from legendretron.streaming.source import ROWS_OF_A_FILE, Batch, BlockSource, Source
-
-_EXACT = 2.0**53  # up to here a double holds every integer
 
 
 def _is_number(kind: Any) -> bool:
@@ -45,7 +44,7 @@ def _labels(column: Any) -> np.ndarray:
     values: np.ndarray = column.to_numpy(zero_copy_only=False)
     if values.dtype.kind in "fu":
         present = values[~np.isnan(values)] if values.dtype.kind == "f" else values
-        if (np.abs(present) <= _EXACT).all() and (present == np.floor(present)).all() and len(present) == len(values):
+        if (np.abs(present) <= EXACT).all() and (present == np.floor(present)).all() and len(present) == len(values):
             return values.astype(np.int64)
     return values
 
@@ -260,6 +259,7 @@ def _parts(item: Any, origin: str) -> tuple[Any, Any, Any]:
             "pyarrow.dataset.dataset(batches)."
         )
     X, y, *rest = item
+    check_collected("X", X)
     if np.ndim(X) != 2 and not hasattr(X, "shape"):
         raise ValueError(f"{origin}: X must be of shape (n, d), got a {type(X).__name__}.")
     if len(X.shape) != 2:
@@ -353,6 +353,8 @@ def as_source(
         _no_columns(columns, "a source")
         source: Source = data
         return source
+    if isinstance(data, tuple) and data:
+        check_collected("X", data[0])
     if isinstance(data, tuple) and len(data) in (2, 3) and all(hasattr(part, "shape") for part in data):
         _no_columns(columns, "arrays")
         return ArraySource(*data)

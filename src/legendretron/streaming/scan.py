@@ -55,7 +55,7 @@ class Summary:
 
     @property
     def scale(self) -> np.ndarray:
-        """Standard deviations, shape (d,); 1 for features that are constant up to rounding."""
+        """Standard deviations, shape (d,); of a feature that is constant up to rounding, its size, or 1 if it is 0."""
         if not np.isfinite(self.variance).all():
             raise too_large(~np.isfinite(self.variance), self.feature_names, "variance")
         tiny = (self.variance < SMALLEST_VARIANCE) & (self.mean != 0.0) & (self.mean**2 < SMALLEST_VARIANCE)
@@ -63,7 +63,8 @@ class Summary:
             raise too_large(tiny, self.feature_names, "variance", "small")
         eps = np.finfo(np.float64).eps
         rounding = self.n_rows * eps * self.variance + (self.n_rows * self.mean * eps) ** 2
-        return np.where(self.variance <= rounding, 1.0, np.sqrt(self.variance))
+        size = np.where(self.mean == 0.0, 1.0, abs(self.mean))
+        return np.where(self.variance <= rounding, size, np.sqrt(self.variance))
 
     def numbers(self, batch: Batch) -> np.ndarray:
         """Labels of a batch as places in ``classes``; a ``ValueError`` for one that is not among them."""
