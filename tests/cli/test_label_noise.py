@@ -50,7 +50,13 @@ def test_wrong_labels_are_found_and_listed(run, noisy, tmp_path):
     X, y = features_and_labels()
     clf = MultinomialLogisticClassifier.load(tmp_path / "m")
     low, high = clf.noise_rate_interval_
-    assert summary["label_noise"] == {"rate": clf.noise_rate_, "low": low, "high": high, "known": False}
+    assert summary["label_noise"] == {
+        "rate": clf.noise_rate_,
+        "low": low,
+        "high": high,
+        "known": False,
+        "predicted": "recorded labels",
+    }
     assert low < 0.15 < high
     rows = pd.read_csv(out)
     assert (listed["suspicious"], listed["out"]) == (len(rows), str(out))

@@ -150,7 +150,7 @@ class LinearLinkClassifier(LinearPredictor):
             else:
                 combine = is_learned(self.label_noise) and not (self._has_fixed_link or self._strengths().fixed)
                 fit_votes(data, data.copies, fit, predict, combine=combine, resume=resume)
-        tell_noise(self._noise, stacklevel=2)
+        tell_noise(self._noise, stacklevel=3)
         return self
 
     @validates_parameters
@@ -257,7 +257,7 @@ class LinearLinkClassifier(LinearPredictor):
             open_rows(source, **columns, skip_bad_rows=skip_bad_rows, dtype=self.dtype) as rows,
         ):
             fit_source(self, rows, skip_bad_rows=skip_bad_rows, buffer_rows=buffer_rows, sample_rows=sample_rows)
-        tell_noise(self._noise, stacklevel=2)
+        tell_noise(self._noise, stacklevel=3)
         return self
 
     @property

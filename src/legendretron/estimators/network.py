@@ -247,7 +247,7 @@ class LegendreNetClassifier(SavedModel, LabelQuality):
                 fit_votes(data, data.copies, fit, lambda: self._predict_votes(data), combine=combine)
                 if self._oof is not None:
                     self._oof = self._oof[np.unique(data.copies, return_index=True)[1]]
-        tell_noise(self._noise, stacklevel=2)
+        tell_noise(self._noise, stacklevel=3)
         return self
 
     def _predict_votes(self, data: FitData) -> np.ndarray:

@@ -50,7 +50,7 @@ _CLASSES: dict[str, type[BaseEstimator]] = {
     )
 }
 #: Raise the version of a class when its defaults, or what they do, change: runs of the version before are then run again.
-VERSIONS = {"LegendreTronClassifier": 3, "MultinomialLogisticClassifier": 1, "LegendreCalibrator": 1}
+VERSIONS = {"LegendreTronClassifier": 2, "MultinomialLogisticClassifier": 1, "LegendreCalibrator": 1}
 #: Parameters that belong to a run or to the machine, not to the recipe.
 _ELSEWHERE = ("random_state", "device", "verbose", "checkpoint", "n_jobs")
 #: Always named, so that a trial with fewer of them is another recipe.
