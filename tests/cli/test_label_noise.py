@@ -75,7 +75,7 @@ def test_wrong_labels_are_found_and_listed(run, noisy, tmp_path):
 
     printed = run(*words).out
     assert f"wrong labels: {noise_in_words(summary['label_noise'])}\n" in printed
-    assert "accuracy, log-loss on the training rows (labels as given, some of them wrong)" in printed
+    assert "predictions are of labels as they are recorded" in printed
 
 
 def test_a_file_without_suspicious_rows(run, tmp_path):

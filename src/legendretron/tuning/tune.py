@@ -60,7 +60,8 @@ def tune(problem: TuningProblem, links: list[Candidate], *, logistic: bool, alph
     base: PathPoint | None = None
     chosen: PathPoint | LinkScore | None = None
     tried: list[PathPoint | LinkScore] = []
-    doubt, rates = problem.doubt, (0.0,)
+    doubt = problem.doubt
+    rates: tuple[float, ...] = (0.0,)
     if logistic or kind is not None:
         path = LogisticPath(problem, alpha if logistic else None)
         base = plain = path.search()
