@@ -91,6 +91,7 @@ def sections(records: list[Record], results: Results) -> list[str]:
         f"`LegendreTronClassifier()` is fitted to the votes of {ANNOTATORS} annotators, each of them wrong in "
         f"{100 * WRONG:g} % of the rows, on {len(tables)} tables of KEEL, {splits} splits each. Test labels are correct. "
         f"Paired t-tests against the {MAJORITY} at {100 * (1 - LEVEL):g} %: **better**, *worse*.",
+        study.EARLIER,
         "How votes are put together was chosen, among six ways, by the log-loss of one to five splits of "
         f"{', '.join(CHOSEN_ON)}.",
     ]

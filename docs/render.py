@@ -38,6 +38,28 @@ def sentence(name: str, start: str) -> str:
     return next(line for line in (RESULTS / name / f"{name}.md").read_text().splitlines() if line.startswith(start))
 
 
+def recorded_labels() -> str:
+    """Log-losses of recorded and of true test labels as multiples of the rival's, by the share of wrong labels."""
+    found = record("recorded_labels")["comparisons"]
+    lines = ["| model | against | test labels | wrong labels | log-loss, mean ratio | lower on | higher by over 1 % |"]
+    lines.append("| --- | --- | --- | --- | --- | --- | --- |")
+    for one in found:
+        half = one["summary"]["other half"]
+        worse = f"{half['worse_by_1_percent']}, by over two standard errors {len(half['and_by_two_errors'])}"
+        lines.append(
+            f"| `{one['model']}` | `{one['against']}` | {one['labels']} | {100 * one['noise']:.0f} % | "
+            f"{half['mean_ratio']:.3f} | {half['better']} of {half['tables']} | {worse} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def chance() -> str:
+    """How often the default is worse on made-up tables whose classes are a matter of chance."""
+    found = record("chance")
+    worse = f"{found['worse_by_2_percent']} of {found['cases']}"
+    return f"higher by more than 2 % in {worse} cases, and {found['mean_ratio']:.2f} of it in the mean"
+
+
 def link_test_size(name: str) -> str:
     """How often a true softmax is rejected, over all tables."""
     found = [100 * row["rejected"] for row in record("link_test")[name] if not row.get("bend")]
@@ -250,6 +272,7 @@ TABLES = {
         "made_up_size": lambda: link_test_size("power"),
         "power": link_test_power,
     },
+    "docs/guide/noisy_labels.md": {"recorded": recorded_labels, "chance": chance},
     "docs/guide/bending.md": {"networks": lambda: first_table("network")},
     "docs/results.md": {
         "wins": lambda: found_in_defaults(r"significantly better on some data sets: holds. On (\d+ of \d+)"),

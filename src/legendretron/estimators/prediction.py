@@ -129,9 +129,6 @@ class ProbabilityClassifier(Classifier, BaseEstimator):  # type: ignore[misc]
         score : {"cumulative", "probability"}, default="cumulative"
             ``"cumulative"``: the most probable classes until their sum is large enough, so that hard rows have larger sets.
             ``"probability"``: all classes above a threshold, which gives the smallest sets on average; some may be empty.
-
-            .. deprecated:: 0.3
-                ``"cumulated"``, the name of ``"cumulative"`` until then, will be an error from 0.5 on.
         randomized : bool, default=False
             Whether to drop the last class of a cumulative set at random, so that coverage is not exceeded; sets may be empty.
             Otherwise the most probable class is always included, and coverage is at least the accuracy.
@@ -146,6 +143,11 @@ class ProbabilityClassifier(Classifier, BaseEstimator):  # type: ignore[misc]
         -------
         ndarray of bool of shape (n_samples, n_classes)
             Columns are in the order of ``classes_``.
+
+        Notes
+        -----
+        .. deprecated:: 0.3
+            ``score="cumulated"``, the earlier name of ``"cumulative"``, will be an error from 0.5 on.
 
         Examples
         --------
