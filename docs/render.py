@@ -50,7 +50,7 @@ def recorded_labels() -> str:
             f"| `{one['model']}` | `{one['against']}` | {one['labels']} | {100 * one['noise']:.0f} % | "
             f"{half['mean_ratio']:.3f} | {half['better']} of {half['tables']} | {worse} |"
         )
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines)
 
 
 def chance() -> str:
