@@ -362,10 +362,10 @@ class Link(nn.Module, ABC):
         first = self._first_tensor()
         if first is not None and first.is_meta:
             with bring_tensors(self):
-                return self._forward(z, all_classes, by, self._first_tensor())
-        return self._forward(z, all_classes, by, first)
+                return self._evaluate_rows(z, all_classes, by, self._first_tensor())
+        return self._evaluate_rows(z, all_classes, by, first)
 
-    def _forward(self, z: Tensor, all_classes: bool, by: LogProba | None, first: Tensor | None) -> Tensor:
+    def _evaluate_rows(self, z: Tensor, all_classes: bool, by: LogProba | None, first: Tensor | None) -> Tensor:
         name, size = ("logits", self.n_classes) if all_classes else ("z", self.n_classes - 1)
         rows = self._rows_like(name, z, size, first)
         with full_precision(rows):
