@@ -97,7 +97,7 @@ def test_a_flipped_byte_is_noticed(tmp_path, packing):
 
 @pytest.mark.parametrize("packing", ["bz2", "xz", "gz"])
 def test_several_streams_are_read(tmp_path, packing, monkeypatch):
-    monkeypatch.setattr("legendretron.datasets.libsvm._BLOCK", 10)
+    monkeypatch.setattr("legendretron.datasets.compressed._BLOCK", 10)
     pack = PACKED[packing]
     X, labels = read_libsvm(written(tmp_path, pack(b"1 1:1\n") + pack(b"2 2:4\n") + pack(b"3 1:9\n")))
     np.testing.assert_array_equal(labels, [1, 2, 3])

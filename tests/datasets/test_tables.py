@@ -13,12 +13,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from legendretron._internal.columns import choose_names
 from legendretron.datasets import text_file
 from legendretron.datasets.streams import source_of
 from legendretron.datasets.table_files import Wanted, read_frames
 from legendretron.datasets.tables import has_only_numbers, read_columns, read_table
 from legendretron.datasets.text_file import TextFile
 from legendretron.datasets.text_form import TextOptions
+from legendretron.preprocessing.encoder import TableEncoder, as_frame
 
 GOOD = "a,b,y\n1,2.5,u\n3,4.5,v\n"
 
@@ -181,6 +183,79 @@ def test_lists_are_neither_numbers_nor_labels(tmp_path, end):
         read_table(path, "b", drop=["y"])
     table = read_columns(path, "y", drop=["b"], keep=["b"])
     assert list(table.kept["b"][0]) == [1, 2]
+
+
+@pytest.mark.parametrize("end", ["csv", "libsvm", "jsonl"])
+def test_a_line_that_is_too_long_is_no_line_of_a_table(tmp_path, monkeypatch, end):
+    """A compressed file of megabytes may hold a line of gigabytes, which is not read."""
+    for module in ("compressed", "text_file"):
+        monkeypatch.setattr(f"legendretron.datasets.{module}.LONGEST_LINE", 2**20)
+    path, long = tmp_path / f"t.{end}.gz", gzip.compress(b"a" * (2**23), 1)
+    path.write_bytes(long)
+    with pytest.raises(
+        ValueError, match=r"t\.\w+\.gz' is no table of text: line 1 is longer than 1 MiB; is it another"
+    ):
+        read_table(path, None if end == "libsvm" else "y")
+    if end == "csv":  # after lines that are some
+        path.write_bytes(gzip.compress(b"a,y\n1,u\n\n2") + long)
+        with pytest.raises(ValueError, match="no table of text: line 4 is longer than 1 MiB"):
+            read_table(path, "y")
+
+
+class CountedName(str):
+    """A name that counts how often it is compared."""
+
+    compared = 0
+    __hash__ = str.__hash__
+
+    def __str__(self):
+        return self
+
+    def __eq__(self, other):
+        CountedName.compared += 1
+        return str.__eq__(self, other)
+
+
+def test_names_of_very_many_columns_are_not_compared_with_each_other(monkeypatch):
+    names = [CountedName(f"k{place}") for place in range(300)]
+    frame = pd.DataFrame(np.zeros((2, 300)), columns=pd.Index(names, dtype=object))
+    encoder = TableEncoder().fit(frame)
+    encoder.feature_names_in_ = np.array(names, dtype=object)
+    for call in (
+        lambda: choose_names("t.csv", names, features=names[::-1], drop=names[:100]),
+        lambda: as_frame(frame),
+        lambda: as_frame(frame, encoder),
+    ):
+        monkeypatch.setattr(CountedName, "compared", 0)
+        call()
+        assert CountedName.compared < 10 * len(names)
+
+
+@pytest.mark.parametrize(("lines", "fault"), [
+    ('{"a": 1, "y": "u"}\n{"a": 2, "y": \n', "line 2: Expecting value"),
+    ('{"a": 1, "y": "u"}\n\n[1, 2]\n', "line 3 holds an array"),
+    ('{"a": 1, "y": "u"}, {"a": 2, "y": "v"}\n', "line 1: Extra data"),
+    ("5\n", "line 1 holds a number"),
+    ("[" * 100_000, "line 1: maximum recursion"),
+])  # fmt: skip
+def test_json_without_an_object_in_each_line(tmp_path, lines, fault):
+    with pytest.raises(ValueError, match=rf"t\.jsonl' is not JSON with an object in each line: {fault}"):
+        read_table(write(tmp_path, lines, "t.jsonl"), "y")
+
+
+def test_json_lines_as_others_write_them(tmp_path):
+    """With a byte order mark, blank lines and keys in any order; large integers are exact."""
+    path = write(
+        tmp_path,
+        '\ufeff{"a": 1, "y": "u"}\r\n\n{"y": "v", "b": 10000000000000000000001}\n{"a": null, "b": NaN, "y": "v"}',
+    )
+    path = path.rename(path.with_suffix(".jsonl"))
+    for rows in (None, 2):
+        frames = [read.frame for read in read_frames(path, "jsonl", Wanted("y"), rows)]
+        assert [list(frame) for frame in frames] == [["a", "y", "b"]] * len(frames)
+        a, b = ([value for frame in frames for value in frame[name]] for name in "ab")
+        assert (a[0], b[1]) == (1, 10**22 + 1)
+        assert pd.isna([*a[1:], b[0], b[2]]).all()
 
 
 def test_long_fields_leave_the_limit_of_the_process_alone(tmp_path):

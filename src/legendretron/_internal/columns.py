@@ -61,7 +61,8 @@ def choose_names(
             raise ValueError(f"{name!r} is the {role} and cannot be a feature too; take it out of {spell('features')}.")
         if name in drop:
             raise ValueError(f"{name!r} is the {role} and cannot be dropped.")
-    chosen = [name for name in chosen if name not in drop]
+    dropped = {*drop}
+    chosen = [name for name in chosen if name not in dropped]
     if not chosen:
         rest = f"it has {quoted(names)}"
         if features and drop:
@@ -76,7 +77,8 @@ def choose_names(
 
 def check_known(place: str, names: list[str], wanted: Sequence[str], role: str = "") -> None:
     """Raise a ``ValueError`` for columns that there are not, which says what may have been meant."""
-    lacking = [name for name in wanted if name not in names]
+    known = {*names}
+    lacking = [name for name in wanted if name not in known]
     if not lacking:
         return
     close = difflib.get_close_matches(lacking[0], names, n=1)

@@ -19,6 +19,9 @@ _COMPRESSIONS: dict[bytes, tuple[str, Callable[[Any], Any]]] = {
     b"\x1f\x8b": ("gzip", gzip.open),
 }
 _CHUNK = 2**16
+#: Bytes of which no line of text is longer, unless the file is no table: as many as two million names of columns.
+LONGEST_LINE = 2**26
+_BLOCK = 2**22  # bytes of lines that are read at once
 
 
 class UnreadableFileError(ValueError):
@@ -58,6 +61,30 @@ class _Streams(io.RawIOBase):
             if content:
                 buffer[: len(content)] = content
                 return len(content)
+
+
+def read_lines(path: Path, file: BinaryIO) -> Iterator[tuple[int, list[bytes]]]:
+    """Some lines of a file after the other, without their ends, and the number of the first of them, from 1."""
+    begun, number = list[bytes](), 1  # parts of the last line
+    while block := file.read(_BLOCK):
+        *lines, rest = block.split(b"\n")
+        if lines:
+            lines[0] = b"".join([*begun, lines[0]])
+            yield number, lines
+            number += len(lines)
+            begun = []
+        begun.append(rest)
+        if sum(map(len, begun)) > LONGEST_LINE:
+            raise line_is_too_long(path, number)
+    if any(begun):
+        yield number, [b"".join(begun)]
+
+
+def line_is_too_long(path: Path, number: int) -> ValueError:
+    """Return the error for a line of more than ``LONGEST_LINE`` bytes."""
+    return ValueError(
+        f"{str(path)!r} is no table of text: line {number} is longer than {LONGEST_LINE >> 20} MiB; is it another format?"
+    )
 
 
 @contextmanager

@@ -12,11 +12,9 @@ import scipy.sparse
 from sklearn.datasets import load_svmlight_file
 
 from legendretron._internal.validation import check_integer
-from legendretron.datasets.compressed import open_compressed
+from legendretron.datasets.compressed import open_compressed, read_lines
 from legendretron.streaming import Batch, BlockSource
 from legendretron.streaming.source import ROWS_OF_A_FILE
-
-_BLOCK = 2**22  # bytes
 
 
 class LibsvmSource(BlockSource):
@@ -106,10 +104,8 @@ def read_libsvm(
 def read_parts(path: Path, n_features: int | None) -> Iterator[tuple[scipy.sparse.csr_matrix, np.ndarray]]:
     """Features and labels of some lines after the other."""
     with open_compressed(path) as file:
-        first = 1
-        while lines := file.readlines(_BLOCK):
+        for first, lines in read_lines(path, file):
             yield _parse(lines, path, first, n_features)
-            first += len(lines)
 
 
 def _parse(
@@ -117,7 +113,7 @@ def _parse(
 ) -> tuple[scipy.sparse.csr_matrix, np.ndarray]:
     """Features and labels of lines, of which the first has the number ``first``; an error names the line that is wrong."""
     try:
-        X, labels = load_svmlight_file(io.BytesIO(b"".join(lines)), n_features=n_features, zero_based=False)
+        X, labels = load_svmlight_file(io.BytesIO(b"\n".join(lines)), n_features=n_features, zero_based=False)
         fractions = labels[~(np.isfinite(labels) & (labels == np.floor(labels)) & (np.abs(labels) < 2**53))]
         if len(fractions):
             raise ValueError(f"its label {fractions[0]:g} is not a whole number")

@@ -13,8 +13,9 @@ import numpy as np
 
 from legendretron._internal.extras import arrow, arrow_datasets, import_extra
 from legendretron._internal.parameters import spell
+from legendretron.datasets.json_lines import find_json_fault, json_kind
 from legendretron.datasets.libsvm import LibsvmSource
-from legendretron.datasets.table_files import TYPED, find_json_fault, header_of, json_kind, refuse_codes
+from legendretron.datasets.table_files import TYPED, header_of, refuse_codes
 from legendretron.datasets.tables import TableParts, check_no_names, choose_columns, find_parts, type_labels
 from legendretron.datasets.text_file import TextFile, join_batches, place_of_row
 from legendretron.datasets.text_form import (

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import reprlib
 import warnings
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +14,7 @@ from legendretron._internal.columns import check_names
 from legendretron._internal.extras import arrow, compute, import_extra, pandas, parquet
 from legendretron._internal.parameters import check_choice, spell
 from legendretron.datasets.compressed import open_compressed
+from legendretron.datasets.json_lines import json_frames, json_names
 from legendretron.datasets.text_file import TextFile, join_batches, place_of_row
 from legendretron.datasets.text_form import (
     GUESS,
@@ -31,11 +30,10 @@ from legendretron.datasets.text_form import (
 #: Names of the formats.
 TYPED = {"parquet": "a Parquet file", "feather": "a Feather file", "jsonl": "JSON lines", "excel": "an Excel file"}
 _INDEX = "__index_level_"  # how pandas calls row numbers that it writes
-_LINES = 2**16  # of JSON that are read at once
 
 
 def _read_typed_chunks(
-    path: Path, kind: str, names: list[str], rows: int | None, wanted: Wanted
+    path: Path, kind: str, names: list[str] | None, rows: int | None, wanted: Wanted
 ) -> Iterator[tuple[Any, Any]]:
     """Data frames of so many rows at most, or one of all rows; and others of those columns that are to be kept.
 
@@ -46,12 +44,15 @@ def _read_typed_chunks(
             for table in _arrow_tables(file, kind, rows):
                 yield _split(table.rename_columns(clean_names(table.column_names)), wanted)
             return
-        whole = kind != "jsonl"
-        for frame in (
-            _sheet_parts(_excel_frame(path, file, wanted.text.na), rows) if whole else _json_frames(file, rows)
-        ):
+        if kind == "excel":
+            frames = _sheet_parts(_excel_frame(path, file, wanted.text.na), rows)
+        else:
+            frames = json_frames(path, file, rows)
+        for frame in frames:
             frame = frame.set_axis(clean_names(frame.columns), axis=1)
-            frame = frame if whole else frame.reindex(columns=names)  # a line need not have all columns
+            check_names(repr(str(path)), list(frame.columns))
+            if names is not None and list(frame.columns) != names:  # a line of JSON need not have all columns
+                frame = frame.reindex(columns=names)
             known = [name for name in frame.columns if name in wanted.keep]
             yield _retype_frame(frame, wanted), frame[known] if known else None
 
@@ -68,15 +69,6 @@ def _reading(path: Path, kind: str) -> Iterator[None]:
         yield
     except (arrow.ArrowInvalid, arrow.ArrowNotImplementedError, zipfile.BadZipFile, KeyError) as error:
         raise ValueError(f"{str(path)!r} is damaged or not {TYPED[kind]}: {error}") from error
-    except ValueError as error:
-        own = type(error) in (ValueError, UnicodeDecodeError)
-        if kind == "jsonl" and own and repr(str(path)) not in str(error):  # pandas' own
-            fault = find_json_fault(path) or error
-            raise ValueError(
-                f"{str(path)!r} is not JSON with an object in each line: {fault}. Write each row in a line of its own, "
-                "without an array around them, as pandas' to_json(orient='records', lines=True) does."
-            ) from error
-        raise
 
 
 def _open_arrow(file: Any, kind: str) -> tuple[Any, Any]:
@@ -100,73 +92,6 @@ def _arrow_tables(file: Any, kind: str, rows: int | None) -> Iterator[Any]:
         batches = (batch.slice(start, rows) for batch in stored for start in range(0, batch.num_rows, rows))
     for batch in batches:
         yield arrow.Table.from_batches([batch])
-
-
-def _json_frames(file: Any, rows: int | None) -> Iterator[Any]:
-    """Values with the types of JSON: texts that look like numbers or dates stay texts."""
-    with warnings.catch_warnings():
-        # newer versions say that dates need no option any more where types are not converted
-        warnings.filterwarnings("ignore", "The 'convert_dates' keyword")
-        with pandas.read_json(
-            file, lines=True, chunksize=rows or _LINES, dtype=False, convert_dates=False, convert_axes=False,
-            precise_float=True,
-        ) as frames:  # fmt: skip
-            if rows is not None:
-                yield from map(_check_objects, frames)
-                return
-            parts = [*map(_check_objects, frames)]
-    yield pandas.concat(parts, ignore_index=True) if len(parts) > 1 else next(iter(parts), pandas.DataFrame())
-
-
-def _check_objects(frame: Any) -> Any:
-    """Return the frame if all lines were objects: the columns of an array have numbers for names."""
-    if not all(isinstance(name, str) for name in frame.columns):
-        raise ValueError("there is an array or a single value")
-    return frame
-
-
-#: Kinds of values in JSON, by the types that Python reads.
-_JSON_KINDS = {
-    bool: "true or false",
-    int: "a number",
-    float: "a number",
-    str: "text",
-    list: "an array",
-    dict: "an object",
-}
-
-
-def json_kind(type_: Any) -> str | None:
-    """Return the kind of the values of a column in JSON by its type in Arrow, as :func:`find_json_fault` calls it."""
-    types = arrow.types
-    if types.is_boolean(type_):
-        return "true or false"
-    if types.is_integer(type_) or types.is_floating(type_):
-        return "a number"
-    return "text" if types.is_string(type_) else None
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    if len(found := dict(pairs)) < len(pairs):
-        raise ValueError("a name occurs twice")
-    return found
-
-
-def find_json_fault(path: Path, kinds: Mapping[str, str | None] | None = None) -> str | None:
-    """Return where and why JSON lines cannot be read: a line that is no object, or a column of another kind than is given."""
-    with open_compressed(path) as file:
-        for number, line in enumerate(file, start=1):
-            try:
-                row = json.loads(line, object_pairs_hook=_object) if line.strip() else {}
-            except ValueError as error:
-                return f"line {number}: {getattr(error, 'msg', error)}"
-            if not isinstance(row, dict):
-                return f"line {number} holds {_JSON_KINDS.get(type(row), 'null')}"
-            for name, kind in (kinds or {}).items():
-                value = row.get(name)
-                if value is not None and kind is not None and _JSON_KINDS[type(value)] != kind:
-                    return f"line {number}: column {name!r} holds {reprlib.repr(value)}, which is not {kind}"
-    return None
 
 
 def _sheet_parts(whole: Any, rows: int | None) -> Iterator[Any]:
@@ -228,7 +153,10 @@ def _retype_whole(name: str, column: Any, wanted: Wanted) -> Any | None:
 
 def _retype_frame(frame: Any, wanted: Wanted) -> Any:
     """A data frame whose whole numbers have the types that they are to have."""
-    integers = [name for name in frame.columns if pandas.api.types.is_integer_dtype(frame[name].dtype)]
+    if wanted.numeric is None and not wanted.as_text:
+        return frame
+    is_integer = pandas.api.types.is_integer_dtype
+    integers = [name for name, dtype in frame.dtypes.items() if is_integer(dtype)]
     found = {name: _retype_whole(name, arrow.chunked_array([frame[name]]), wanted) for name in integers}
     changed = {name: column.to_pandas().array for name, column in found.items() if column is not None}
     return frame.assign(**changed) if changed else frame
@@ -316,10 +244,8 @@ def header_of(path: Path, kind: str, text: TextOptions = GUESS) -> list[str]:
         if kind in ("parquet", "feather"):
             schema = _open_arrow(file, kind)[0]
             names = clean_names([name for name in schema.names if not name.startswith(_INDEX)])
-        elif kind == "jsonl":  # a line need not have all of them
-            names = [
-                *dict.fromkeys(name for frame in _json_frames(file, _LINES) for name in clean_names(frame.columns))
-            ]
+        elif kind == "jsonl":
+            names = clean_names(json_names(path, file))
         else:
             names = clean_names(_excel_frame(path, file, (), rows=0).columns)
     check_names(repr(str(path)), names)
@@ -338,7 +264,9 @@ def read_frames(
     if path.is_dir():
         raise ValueError(f"{str(path)!r} is a folder; give a file in it.")
     if kind in TYPED:
-        for frame, kept in _read_typed_chunks(path, kind, header_of(path, kind), rows, wanted):
+        # of a whole file of JSON, or a sheet, the rows tell
+        names = None if rows is None and kind in ("jsonl", "excel") else header_of(path, kind)
+        for frame, kept in _read_typed_chunks(path, kind, names, rows, wanted):
             yield FileRows(clean_frame(frame, wanted.text, wanted.texts, wanted.numeric or ()), kept=kept)
         return
     file = TextFile.open(path, kind, wanted.text)

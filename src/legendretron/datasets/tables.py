@@ -37,6 +37,7 @@ MISSING = ("impute", "drop-rows", "error")
 MISSING_LABELS = ("error", "drop")
 
 _PLACES = 3  #: of missing labels that a message names
+_ENTRIES = 2**20  #: of a table that are looked at together
 #: What counts as a missing label, in text files and in others.
 _MARKS_ARE = {True: "empty, NA, NaN, null and the like count as such", False: "null and the empty text count as such"}
 
@@ -220,7 +221,8 @@ def columns_of(
     check_known(repr(str(path)), list(frame.columns), wanted.keep)
     left_out_columns = [*(wanted.drop or ()), *(name for name in wanted.only_kept if name != target)]
     columns = choose_columns(path, list(frame.columns), target, wanted.features, left_out_columns)
-    for name in [*columns, *([] if target is None else [target])]:
+    needed = {*columns, target}
+    for name in [name for name, dtype in frame.dtypes.items() if dtype.kind == "O" and name in needed]:
         if (nested := _first_nested(frame[name])) is not None:
             or_not = "" if name == target else f", or leave the column out ({spell('drop', name)})"
             raise ValueError(
@@ -280,12 +282,8 @@ def columns_of(
 
 
 def _first_nested(column: Any) -> Any:
-    """The first list, or other value that holds others, of a column of a file; None if there is none."""
-    types = pandas.api.types
-    if not types.is_object_dtype(column.dtype) or types.infer_dtype(column, skipna=True) not in (
-        "mixed",
-        "mixed-integer",
-    ):
+    """The first list, or other value that holds others, of a column of objects; None if there is none."""
+    if pandas.api.types.infer_dtype(column, skipna=True) not in ("mixed", "mixed-integer"):
         return None
     return next((value for value in column if isinstance(value, list | tuple | dict | np.ndarray)), None)
 
@@ -355,7 +353,7 @@ def has_only_numbers(table: Table, *, gaps: bool = False) -> bool:
     """Whether all features are numbers, or true and false, without gaps unless these are allowed."""
     if not hasattr(table.X, "columns"):  # LIBSVM text
         return True
-    return all(_is_numeric(dtype) for dtype in table.X.dtypes) and (gaps or not table.X.isna().any(axis=None))
+    return all(_is_numeric(dtype) for dtype in {*table.X.dtypes}) and (gaps or not table.X.isna().any(axis=None))
 
 
 def as_numbers(table: Table) -> Table:
@@ -375,7 +373,8 @@ def as_numbers(table: Table) -> Table:
 def check_numbers(table: Table, columns: Iterable[str]) -> None:
     """Raise a ``ValueError`` that names those of some columns that are not numbers."""
     frame = table.X
-    text = [column for column in columns if not _is_numeric(frame[column].dtype)]
+    numeric = {*_numeric_names(frame)}
+    text = [column for column in columns if column not in numeric]
     if not text:
         return
     words = [_first_text(frame[column], table.marks) for column in text[:8]]
@@ -431,17 +430,29 @@ _NUMBER = re.compile(r"\s*[+-]?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE
 
 def check_finite(table: Table) -> None:
     """Raise a ``ValueError`` that says where they are if there are infinite values among the features."""
-    infinite = {name: _is_infinite(table.X[name]) for name in table.X.columns if _is_numeric(table.X[name].dtype)}
-    if columns := [name for name, own in infinite.items() if own.any()]:
+    numeric = _numeric_names(table.X)
+    step, columns = max(1, _ENTRIES // max(1, len(table.X))), []
+    for start in range(0, len(numeric), step):
+        some = numeric[start : start + step]
+        infinite = np.isinf(table.X[some].to_numpy(dtype=np.float64, na_value=np.nan)).any(axis=0)
+        columns += [name for name, own in zip(some, infinite, strict=True) if own]
+    if columns:
+        first = int(_is_infinite(table.X[columns[0]]).argmax())
         raise ValueError(
             f"infinite values, or numbers too large for double precision, in columns of {str(table.path)!r}: "
-            f"{quoted(columns)}, the first in {table.place_of(int(infinite[columns[0]].argmax()))}; replace them."
+            f"{quoted(columns)}, the first in {table.place_of(first)}; replace them."
         )
 
 
 def _is_infinite(column: Any) -> np.ndarray:
     infinite: np.ndarray = np.isinf(column.to_numpy(dtype=np.float64, na_value=np.nan))
     return infinite
+
+
+def _numeric_names(frame: Any) -> list[str]:
+    """Names of the columns of numbers, or of true and false."""
+    numeric = {dtype for dtype in {*frame.dtypes} if _is_numeric(dtype)}  # few, of however many columns
+    return [name for name, dtype in frame.dtypes.items() if dtype in numeric]
 
 
 def _is_numeric(dtype: Any) -> bool:

@@ -18,7 +18,7 @@ from typing import Any, Self
 from legendretron._internal.columns import check_names
 from legendretron._internal.extras import arrow, import_extra
 from legendretron._internal.parameters import spell
-from legendretron.datasets.compressed import open_compressed
+from legendretron.datasets.compressed import LONGEST_LINE, line_is_too_long, open_compressed
 from legendretron.datasets.text_form import (
     GUESS,
     MISSING_MARKS,
@@ -79,7 +79,7 @@ def _fall_back(path: Path, file: Any) -> None:
     It is if there are only letters of ASCII, which are the same in both, before the first byte that is not UTF-8.
     Otherwise the file is UTF-8 and damaged, which is a ``ValueError``: in Windows-1252 its other letters would be wrong.
     """
-    line, byte, ascii_only = _find_bad_byte(file)
+    line, byte, ascii_only = _find_bad_byte(path, file)
     if not ascii_only:
         raise ValueError(
             f"{str(path)!r} is UTF-8 text up to line {line}, which holds the byte 0x{byte:02x}; repair that line, or give "
@@ -92,12 +92,12 @@ def _fall_back(path: Path, file: Any) -> None:
     )
 
 
-def _find_bad_byte(file: Any) -> tuple[int, int, bool]:
+def _find_bad_byte(path: Path, file: Any) -> tuple[int, int, bool]:
     """The line of the first byte that is not UTF-8, from 1, the byte, and whether all letters before it are ASCII."""
     ascii_only = True
     # bytes that are not UTF-8 become characters that no text holds
-    with io.TextIOWrapper(file, "utf-8", errors="surrogateescape", newline="") as lines:
-        for number, line in enumerate(lines, start=1):
+    with io.TextIOWrapper(file, "utf-8", errors="surrogateescape", newline="") as text:
+        for number, line in enumerate(_short_lines(path, text), start=1):
             if (found := re.search("[\udc80-\udcff]", line)) is not None:
                 return number, ord(found[0]) - 0xDC00, ascii_only and line[: found.start()].isascii()
             ascii_only = ascii_only and line.isascii()
@@ -122,7 +122,11 @@ class TextFile:
         """Look at the beginning of a file: how it is written, and its first line."""
         with open_compressed(path) as file:
             start = file.read(_SAMPLE)
-            while len(start) % _SAMPLE == 0 and start and b"\n" not in start and (more := file.read(len(start))):
+            while len(start) % _SAMPLE == 0 and start and not re.search(rb"[\r\n]", start):
+                if len(start) > LONGEST_LINE:
+                    raise line_is_too_long(path, 1)
+                if not (more := file.read(len(start))):
+                    break
                 start += more  # names of very many columns
         if not start.strip():
             raise ValueError(f"{str(path)!r} is empty.")
@@ -146,7 +150,7 @@ class TextFile:
             path,
             form,
             tuple(name or f"Unnamed: {place}" for place, name in enumerate(names)),
-            max(_BLOCK, 16 * longest),
+            max(_BLOCK, min(16 * longest, 2 * LONGEST_LINE)),
             bool(lines[0].strip()),
             guessed=given.encoding is None,
         )
@@ -240,7 +244,8 @@ class TextFile:
         return _Utf8(file) if codecs.lookup(self.form.encoding).name == "utf-8" else file
 
     def _by_csv(self, wanted: list[str], bad_lines: dict[int, str] | None) -> Iterator[Any]:
-        places, width = [self.names.index(name) for name in wanted], len(self.names)
+        place_of = {name: place for place, name in enumerate(self.names)}
+        places, width = [place_of[name] for name in wanted], len(self.names)
 
         def batch(rows: list[list[str]]) -> Any:
             columns = [[row[place] if place < len(row) else "" for row in rows] for place in places]
@@ -248,7 +253,7 @@ class TextFile:
 
         rows: list[list[str]] = []
         with _reading(self.path), open_compressed(self.path) as file:
-            records = _records(file, self.form)
+            records = _records(self.path, file, self.form)
             next(records, None)
             for line, fields in records:
                 if any(fields[width:]):  # separators at the end of lines are no fields
@@ -351,7 +356,18 @@ def _is_blank(fields: list[str]) -> bool:
     return len(fields) < 2 and not "".join(fields).strip()
 
 
-def _records(file: Any, form: TextForm, errors: str = "strict") -> Iterator[tuple[int, list[str]]]:
+def _short_lines(path: Path, text: Any) -> Iterator[str]:
+    """The lines of a text, one of which that is longer than any line of a table is a ``ValueError``."""
+    for number in itertools.count(1):
+        line = text.readline(LONGEST_LINE + 1)
+        if len(line) > LONGEST_LINE:
+            raise line_is_too_long(path, number)
+        if not line:
+            return
+        yield line
+
+
+def _records(path: Path, file: Any, form: TextForm, errors: str = "strict") -> Iterator[tuple[int, list[str]]]:
     """The line at which each record begins, from 1, and its fields; the first record has the names of the columns."""
     line = ""
 
@@ -362,8 +378,9 @@ def _records(file: Any, form: TextForm, errors: str = "strict") -> Iterator[tupl
             yield read
 
     with io.TextIOWrapper(file, form.encoding, errors=errors, newline="") as text:
-        first = text.readline().lstrip("\ufeff")
-        reader, begins = parse_lines(watch(itertools.chain([first], text, [_END])), form.sep), 1
+        lines = _short_lines(path, text)
+        first = next(lines, "").lstrip("\ufeff")
+        reader, begins = parse_lines(watch(itertools.chain([first], lines, [_END])), form.sep), 1
         try:
             for fields in reader:
                 if fields and fields[-1].endswith(_END):
@@ -384,7 +401,7 @@ def lines_of_rows(path: Path, rows: Collection[int], form: TextForm) -> dict[int
     """
     found: dict[int, int] = {}
     with open_compressed(path) as file, suppress(CsvError):
-        records = _records(file, form, errors="replace")
+        records = _records(path, file, form, errors="replace")
         _, names = next(records, (0, []))
         regular = (line for line, fields in records if not any(fields[len(names) :]))
         for number, line in enumerate(regular):

@@ -258,12 +258,12 @@ def clean_frame(frame: Any, given: TextOptions, as_text: Sequence[str] = (), num
     types = pandas.api.types
     marks, numbers, changed = marks_for(None, given.na), _numbers_among(given.na), {}
     spelled = marks_in(given)
-    for name in frame.columns:
-        column = frame[name]
-        if types.is_numeric_dtype(column.dtype) and not types.is_bool_dtype(column.dtype):
-            if (missing := column.isin(numbers)).any():
-                changed[name] = column.mask(missing)
+    for name, dtype in frame.dtypes.items():
+        if types.is_numeric_dtype(dtype) and not types.is_bool_dtype(dtype):
+            if len(numbers) and (missing := frame[name].isin(numbers)).any():
+                changed[name] = frame[name].mask(missing)
             continue
+        column = frame[name]
         cleaned = _clean(column, [*marks, *numbers])
         read = name in numeric or (spelled != PLAIN and name not in as_text)
         if read and types.infer_dtype(cleaned, skipna=True) == "string":

@@ -40,8 +40,7 @@ def as_frame(X: Any, fitted: Any = None, optional: Collection[str] = ()) -> tupl
     if not isinstance(X, pandas.DataFrame):
         return _of_array(X, fitted), None
     names = [str(name) for name in X.columns]
-    twice = [name for place, name in enumerate(names) if name in names[:place]]
-    if twice:
+    if twice := [name for name, count in Counter(names).items() if count > 1]:
         raise ValueError(f"the table has more than one column {twice[0]!r}; rename or remove all but one of them.")
     if len(X) == 0:
         raise ValueError("Found array with 0 sample(s), but the table must have at least 1 row.")
@@ -54,7 +53,8 @@ def as_frame(X: Any, fitted: Any = None, optional: Collection[str] = ()) -> tupl
         if len(names) != fitted.n_features_in_:
             raise ValueError(_wrong_number(len(names), fitted))
         return X, None
-    lacking = [name for name in known if name not in names]
+    there = {*names}
+    lacking = [name for name in known if name not in there]
     if needed := [name for name in lacking if name not in optional]:
         raise ValueError(
             f"the table has no column {quoted(needed)}, which the training data had; it has "

@@ -129,8 +129,9 @@ class ArrowSource(BlockSource):
 
     def _merge_file(self, schema: Any, file: Any, place: str) -> Any:
         """A schema with the types that columns have in one more file; a ``ValueError`` if it lacks one, or has no numbers."""
+        names = {*file.names}
         for name in self._columns:
-            if name not in file.names:
+            if name not in names:
                 raise ValueError(f"{place} has no column {name!r}, which files before it have.")
             here, there = file.field(name).type, schema.field(name).type
             if here != there and not (_is_number(here) and _is_number(there)):
