@@ -17,7 +17,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from legendretron.tuning.wrong_labels import FoundNoise
 
 import legendretron
 from legendretron import LegendreCalibrator, MultinomialLogisticClassifier, TableClassifier
@@ -28,6 +27,7 @@ from legendretron.estimators.resuming import ChosenStrengths
 from legendretron.links import load_link, save_link
 from legendretron.losses import CanonicalLoss, load_loss, save_loss
 from legendretron.training.checkpoint import load_checkpoint, save_checkpoint
+from legendretron.tuning.noise import FoundNoise
 from legendretron.tuning.problem import Candidate
 from legendretron.tuning.table import Tuning
 from tests.catalogue import make_link, normal
@@ -74,10 +74,12 @@ KINDS = {
     ),
     "choice of strengths": (
         lambda path: strengths_in(path).save(
-            Tuning(Candidate(0.1, np.inf), [], noise=FoundNoise(0.2, 1.0, 0.0, 0.15, 0.1, 0.2), noise_matrix=MATRIX)
+            Tuning(
+                Candidate(0.1, np.inf), [], noise=FoundNoise(len(MATRIX), rate=0.15, low=0.1, high=0.2, matrix=MATRIX)
+            )
         ),
         lambda path: strengths_in(path).load_or(None),
-        lambda tuning: tuning.noise_matrix.copy(),
+        lambda tuning: tuning.noise.matrix.copy(),
     ),
 }
 #: These belong to a fit, which says in its own words what is wrong with them.

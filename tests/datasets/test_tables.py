@@ -243,13 +243,15 @@ def test_json_without_an_object_in_each_line(tmp_path, lines, fault):
         read_table(write(tmp_path, lines, "t.jsonl"), "y")
 
 
-def test_json_lines_as_others_write_them(tmp_path):
+@pytest.mark.parametrize("at_once", [1, 2**14])
+def test_json_lines_as_others_write_them(tmp_path, monkeypatch, at_once):
     """With a byte order mark, blank lines and keys in any order; large integers are exact."""
     path = write(
         tmp_path,
         '\ufeff{"a": 1, "y": "u"}\r\n\n{"y": "v", "b": 10000000000000000000001}\n{"a": null, "b": NaN, "y": "v"}',
     )
     path = path.rename(path.with_suffix(".jsonl"))
+    monkeypatch.setattr("legendretron.datasets.json_lines._ROWS", at_once)
     for rows in (None, 2):
         frames = [read.frame for read in read_frames(path, "jsonl", Wanted("y"), rows)]
         assert [list(frame) for frame in frames] == [["a", "y", "b"]] * len(frames)

@@ -12,6 +12,7 @@ from legendretron._internal.extras import arrow, pandas
 from legendretron.datasets.compressed import open_compressed, read_lines
 
 _BOM = b"\xef\xbb\xbf"
+_ROWS = 2**14  # that become a frame together
 
 
 def json_names(path: Path, file: Any) -> list[str]:
@@ -25,13 +26,27 @@ def json_names(path: Path, file: Any) -> list[str]:
 
 def json_frames(path: Path, file: Any, rows: int | None) -> Iterator[Any]:
     """Data frames of so many rows at most, or one of all rows; texts that look like numbers or dates stay texts."""
+    if rows is not None:
+        yield from _parts(path, file, rows)
+        return
+    parts = [*_parts(path, file, _ROWS)]  # of a frame far less is in memory than of objects
+    if len(parts) < 2:
+        yield parts[0] if parts else pandas.DataFrame()
+        return
+    names = dict.fromkeys(name for part in parts for name in part.columns)
+    # a column without values in some parts has the type of the others
+    whole = pandas.concat([part.dropna(axis=1, how="all") for part in parts], ignore_index=True)
+    yield whole.reindex(columns=[*names])
+
+
+def _parts(path: Path, file: Any, rows: int) -> Iterator[Any]:
     held: list[dict[str, Any]] = []
     for records in _read_records(path, file):
         held += records
-        while rows is not None and len(held) >= rows:
+        while len(held) >= rows:
             yield pandas.DataFrame(held[:rows])
             del held[:rows]
-    if held or rows is None:
+    if held:
         yield pandas.DataFrame(held)
 
 
