@@ -97,11 +97,11 @@ def test_a_wrong_checksum(server, tmp_path):
 def test_a_full_disk(server, tmp_path, monkeypatch, content):
     temporary = tmp_path / "temporary"
 
-    def full(**_):
-        temporary.touch()
-        return os.open("/dev/full", os.O_WRONLY), str(temporary)
+    def full(_):
+        temporary.symlink_to("/dev/full")
+        return open(temporary, "wb")
 
-    monkeypatch.setattr("tempfile.mkstemp", full)
+    monkeypatch.setattr("legendretron._internal.files._open_beside", full)
     with pytest.raises(DownloadError, match="No space left") as caught:
         download(server.add("/file", content), tmp_path / "file")
     assert "\n" not in str(caught.value)
