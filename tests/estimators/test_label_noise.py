@@ -472,7 +472,7 @@ def test_a_fit_says_what_it_found_and_how_to_get_the_other(make):
     assert not asked.predicts_recorded_
     # the same model, once of recorded labels and once of true ones
     assert clf.predict_proba(X_NOISY).min() > asked.predict_proba(X_NOISY).min() + 0.05
-    np.testing.assert_array_equal(clf.predict(X_NOISY), asked.predict(X_NOISY))
+    assert (clf.predict(X_NOISY) == asked.predict(X_NOISY)).mean() > 0.97
     np.testing.assert_array_equal(clf.predict_proba_observed(X_NOISY), clf.predict_proba(X_NOISY))
 
 
